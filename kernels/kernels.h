@@ -1,0 +1,82 @@
+/* kernels.h -- every kernel the engine may call, and the bits it must produce.
+ *
+ * A kernel knows no model and no machine: sizes are arguments.  Each operation
+ * has a scalar definition in ref/ and variants in cpu/ (one file per ISA) and
+ * cuda/.  All variants of one operation give THE SAME BITS: the order of every
+ * floating-point operation is part of the definition, so the tests compare
+ * with ==, not with a tolerance.
+ *
+ * The rules of order (docs/ARCHITECTURE.md, "Placement invariance"):
+ *   1. a * b + c is always one fused multiply-add (fmaf).
+ *   2. A matrix row is summed in IG_PARTS partial sums, each in ascending
+ *      column order; the part of a column is (block index % IG_PARTS) for
+ *      block formats (32 columns a block) and (column / 2 % IG_PARTS) for float
+ *      formats.  Parts are then added as a tree: ig_tree8.
+ *   3. A block's integer sum is exact; it enters its part as
+ *      acc = fmaf(d_w * d_x, (float)s, acc), s = sum((w - zero) * x).
+ *   4. A vector is reduced in 16 lanes (index % 16), each ascending, and the
+ *      lanes are added as a tree: i + (i + 8), then 4, 2, 1.
+ */
+#ifndef IG_KERNELS_H
+#define IG_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { IG_PANEL_ROWS = 16, IG_PARTS = 8, IG_LANES = 16, IG_QBLOCK = 32, IG_KV_BLOCK = 64 };
+
+/* Formats of weights (and of the KV cache: F32 and F16 only). */
+enum ig_fmt { IG_F32, IG_F16, IG_BF16, IG_Q8_0, IG_Q4_0, IG_N_FMT };
+
+/* 32 activations as int8: x ~ q * d.  sum = sum of q, for the weights' zero point.
+ * d = max|x| / 127; q = round to nearest even of x * (1 / d), or all 0 when d is 0. */
+struct ig_xq {
+    int8_t q[IG_QBLOCK];
+    float d;
+    int32_t sum;
+};
+
+/* Weights are stored as panels: 16 rows interleaved, see kernels/panel.h.
+ * y[t][r] = row r of the panel times activation row t, r < 16, t < n.
+ * x[t]: cols floats for float formats, cols/32 struct ig_xq for block formats.
+ * The result for one t never depends on n or on the other rows. */
+typedef void ig_panel_fn(float (*y)[IG_PANEL_ROWS], const void *panel, const void *const *x,
+                         int cols, int n);
+
+/* Running softmax state of g query heads that share one KV head. */
+struct ig_attn {
+    float *m;  /* [g]     largest score so far, -INFINITY at first */
+    float *l;  /* [g]     sum of exp(score - m), 0 at first */
+    float *o;  /* [g][hd] sum of exp(score - m) * V, 0 at first */
+};
+
+/* Fold positions [lo, hi) of one KV block into the state, 0 <= lo < hi <= 64.
+ * q: [g][hd]; k: [hd][64] (transposed inside the block); v: [64][hd].
+ * score = (sum over d ascending, one fmaf chain) * scale;
+ * m' = max(m, scores); c = ig_exp(m - m'); p = ig_exp(score - m');
+ * l = fmaf(l, c, sum16(p)); o = o * c, then o = fmaf(p_j, v_j, o) for j ascending. */
+typedef void ig_attn_fn(struct ig_attn *st, const float *q, const void *k, const void *v, int hd,
+                        int g, int lo, int hi, float scale);
+
+/* One instruction set's kernels.  The generated tables name one of these. */
+struct ig_kernels {
+    const char *name;                 /* "ref", "avx2", "avx512" */
+    ig_panel_fn *panel[IG_N_FMT];
+    ig_attn_fn *attn[IG_N_FMT];       /* by KV format; NULL where a format cannot hold KV */
+    /* y = x * (1 / sqrt(mean(x^2) + eps)) * w; mean by rule 4 */
+    void (*rmsnorm)(float *y, const float *x, const float *w, int n, float eps);
+    /* n is a multiple of 32 */
+    void (*quantize)(struct ig_xq *y, const float *x, int n);
+    /* h = silu(gate) * up; silu(z) = z / (1 + ig_exp(-z)) */
+    void (*swiglu)(float *h, const float *gate, const float *up, int n);
+    /* x = softmax(x) over n: max, ig_exp, sum by rule 4, then x * (1 / sum) */
+    void (*softmax)(float *x, int n);
+};
+
+extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512;
+
+/* What the running CPU offers, as a mask; needs of each variant. */
+enum { IG_CPU_AVX2 = 1, IG_CPU_AVX512 = 2 /* F BW DQ VL VNNI */ };
+unsigned ig_cpu_features(void);
+
+#endif

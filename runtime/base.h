@@ -1,0 +1,61 @@
+/* base.h -- errors, assertions and small arithmetic that every module uses.
+ *
+ * Start-up code returns enum ig_err and fills struct ig_why with what was
+ * expected and what was found; only main.c prints it.  After start-up there is
+ * nothing to return: ig_die() ends the process with the place in its message.
+ */
+#ifndef IG_BASE_H
+#define IG_BASE_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* name, exit code, text */
+#define IG_ERRORS(X) \
+    X(OK, 0, "ok") \
+    X(FAIL, 1, "failed") \
+    X(IO, 1, "input/output error") \
+    X(NO_MEM, 1, "not enough memory") \
+    X(BAD_FILE, 1, "malformed file") \
+    X(USAGE, 2, "bad usage") \
+    X(MISMATCH, 3, "does not match this build") \
+    X(NO_ISA, 3, "the CPU lacks an instruction set the build was planned for")
+
+enum ig_err {
+#define X(name, code, text) IG_##name,
+    IG_ERRORS(X)
+#undef X
+};
+
+struct ig_why {
+    char text[1024]; /* one line: the thing, what was expected, what was found */
+};
+
+int ig_exit_code(enum ig_err err);
+const char *ig_err_text(enum ig_err err);
+
+/* Set `why` and return `err`: `return ig_fail(why, IG_BAD_FILE, "%s: ...", path);` */
+enum ig_err ig_fail(struct ig_why *why, enum ig_err err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Print to stderr and exit(1); for errors after start-up, which nothing can mend. */
+_Noreturn void ig_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#ifdef NDEBUG
+#define IG_ASSERT(x) ((void)0)
+#else
+#define IG_ASSERT(x) ((x) ? (void)0 : ig_die("%s:%d: assertion failed: %s", __FILE__, __LINE__, #x))
+#endif
+
+/* Checked arithmetic for sizes that come from outside: 1 when it does not wrap. */
+static inline int ig_mul_ok(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline int ig_add_ok(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+#endif
