@@ -35,7 +35,7 @@ static inline float ig_bits_f32(uint32_t u)
  * LN2_HI has 21 bits, so n * LN2_HI is subtracted without error.
  * Arguments are clamped to where the result is a normal number: 1.2e-38 is the
  * smallest value returned, 3.4e38 the largest. */
-#define IG_EXP_MIN -87.3f
+#define IG_EXP_MIN (-87.3f)
 #define IG_EXP_MAX 88.7228f
 #define IG_LOG2E   0x1.715476p+0f
 #define IG_LN2_HI  0x1.62e43p-1f
