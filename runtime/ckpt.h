@@ -15,18 +15,19 @@ enum { IG_CKPT_DIMS = 8, IG_FMT_NONE = -1 };
 
 struct ig_tensor {
     char *name;
-    const char *type;           /* as its format spells it: "BF16", "Q4_K" */
-    int fmt;                    /* enum ig_fmt, or IG_FMT_NONE */
+    const char *type; /* as its format spells it: "BF16", "Q4_K" */
+    int fmt;          /* enum ig_fmt, or IG_FMT_NONE */
     int n_dim;
     uint64_t dim[IG_CKPT_DIMS]; /* outermost first; GGUF's are turned round */
     uint32_t file;
-    uint64_t off, bytes;        /* in that file */
+    uint64_t off, bytes; /* in that file */
 };
 
 struct ig_ckpt_file {
     char *path;
     int fd;
     uint64_t bytes;
+    uint64_t data_off; /* where tensor data starts */
 };
 
 struct ig_ckpt {
