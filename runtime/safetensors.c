@@ -20,17 +20,22 @@ enum {
     INDEX_MOST = 1 << 28,
 };
 
+// clang-format off
 static const struct {
     const char *name;
     int fmt, bits;
 } dtypes[] = {
-    { "F32", IG_F32, 32 },         { "F16", IG_F16, 16 },         { "BF16", IG_BF16, 16 },
-    { "F64", IG_FMT_NONE, 64 },    { "I64", IG_FMT_NONE, 64 },    { "U64", IG_FMT_NONE, 64 },
-    { "C64", IG_FMT_NONE, 64 },    { "I32", IG_FMT_NONE, 32 },    { "U32", IG_FMT_NONE, 32 },
-    { "I16", IG_FMT_NONE, 16 },    { "U16", IG_FMT_NONE, 16 },    { "I8", IG_FMT_NONE, 8 },
-    { "U8", IG_FMT_NONE, 8 },      { "BOOL", IG_FMT_NONE, 8 },    { "F8_E4M3", IG_FMT_NONE, 8 },
-    { "F8_E5M2", IG_FMT_NONE, 8 }, { "F8_E8M0", IG_FMT_NONE, 8 }, { "F4", IG_FMT_NONE, 4 },
+    { "F32", IG_F32, 32 }, { "F16", IG_F16, 16 }, { "BF16", IG_BF16, 16 },
+    /* The rest is known to be skipped over. */
+    { "F64", IG_FMT_NONE, 64 }, { "C64", IG_FMT_NONE, 64 },
+    { "I64", IG_FMT_NONE, 64 }, { "U64", IG_FMT_NONE, 64 },
+    { "I32", IG_FMT_NONE, 32 }, { "U32", IG_FMT_NONE, 32 },
+    { "I16", IG_FMT_NONE, 16 }, { "U16", IG_FMT_NONE, 16 },
+    { "I8", IG_FMT_NONE, 8 }, { "U8", IG_FMT_NONE, 8 }, { "BOOL", IG_FMT_NONE, 8 },
+    { "F8_E4M3", IG_FMT_NONE, 8 }, { "F8_E5M2", IG_FMT_NONE, 8 }, { "F8_E8M0", IG_FMT_NONE, 8 },
+    { "F4", IG_FMT_NONE, 4 },
 };
+// clang-format on
 
 static int find_dtype(const char *name)
 {
