@@ -102,7 +102,7 @@ static enum ig_err turn(struct talk *t, const char *text, size_t bytes, struct i
     }
     free(ids);
     ig_out("\n", 1);
-    ig_gen_report(&gen, end);
+    if (end != IG_GEN_CLOSED) ig_gen_report(&gen, end);
     return err;
 }
 

@@ -70,7 +70,7 @@ static void report(const struct ig_opts *o, const struct tally *t, size_t bytes,
                 (n + window - 1) / window);
     if (o->format == IG_JSON) {
         json_t *j =
-            json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:i, s:i, s:f}", "model",
+            json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:b, s:i, s:f}", "model",
                       IG_MODEL_ID, "hw", IG_HW_ID, "plan", IG_PLAN_HASH, "bytes", (json_int_t)bytes,
                       "tokens", n, "window", window, "windows", t->windows, "predicted_tokens",
                       t->predicted, "mean_nll", mean, "perplexity", exp(mean), "complete", whole,

@@ -56,12 +56,10 @@ static json_t *machine_json(void)
 }
 
 /* The file's own words; its layout is compared, not required. */
-static enum ig_err weights_json(const struct ig_opts *o, json_t **j, struct ig_why *why)
+static enum ig_err weights_json(const char *path, json_t **j, struct ig_why *why)
 {
     struct ig_wfile f;
-    const char *path;
-    enum ig_err err = ig_session_weights(o, &path, why);
-    if (err == IG_OK) err = ig_wfile_open(&f, path, 0, why);
+    enum ig_err err = ig_wfile_open(&f, path, 0, why);
     if (err != IG_OK) return err;
     char model[sizeof f.h.model_id + 1] = "", layout[sizeof f.h.layout_text + 1] = "";
     memcpy(model, f.h.model_id, sizeof f.h.model_id);
@@ -142,21 +140,21 @@ enum ig_err ig_cmd_info(const struct ig_opts *o, struct ig_why *why)
     json_t *root = json_pack("{s:o, s:o}", "build", build_json(), "machine", machine_json());
     json_t *part = NULL;
     const enum ig_err isa = ig_machine_check(IG_NEED_CPU, ig_cpu_features(), why);
+    const char *path, *unloaded = o->no_load ? "not loaded: --no-load" : "not possible";
     struct ig_why more;
-    enum ig_err err = weights_json(o, &part, &more);
-    if (part) json_object_set_new(root, "weights", part);
-    part = NULL;
-    const char *unloaded = o->no_load ? "not loaded: --no-load" : NULL;
-    if (err == IG_FAIL && !o->model) { /* none there is a fact, not an error */
-        unloaded = more.text;
-        err = IG_OK;
-    } else if (err == IG_OK && isa == IG_OK && !o->no_load) {
-        err = run_json(o, &part, &more);
+    enum ig_err err = IG_OK;
+    if (ig_session_weights(o, &path, &more) != IG_OK) {
+        unloaded = more.text; /* none there is a fact here, not an error */
+    } else {
+        err = weights_json(path, &part, &more);
+        if (part) json_object_set_new(root, "weights", part);
+        part = NULL;
+        if (err == IG_OK && isa == IG_OK && !o->no_load) err = run_json(o, &part, &more);
     }
     if (part)
         json_object_set_new(root, "run", part);
     else
-        json_object_set_new(root, "run", json_string(unloaded ? unloaded : "not possible"));
+        json_object_set_new(root, "run", json_string(unloaded));
     if (o->format == IG_JSON) {
         ig_out_json(root);
     } else {

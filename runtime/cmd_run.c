@@ -54,7 +54,7 @@ static enum ig_err complete(const struct ig_opts *o, const char *text, size_t by
         if (ig_gen_prompt(&gen, ids, (int)n))
             end = ig_gen_answer(&gen, o->n_predict, o->ignore_eos);
         if (ig_out_is_terminal()) ig_out("\n", 1); /* in a pipe: the model's bytes, nothing else */
-        ig_gen_report(&gen, end);
+        if (end != IG_GEN_CLOSED) ig_gen_report(&gen, end);
     }
     ig_gen_free(&gen);
     free(ids);
