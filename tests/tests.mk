@@ -12,9 +12,9 @@ TEST_HW   := $(shell if grep -qw avx512_vnni /proc/cpuinfo; then echo hw/avx512-
 # Engines that tests run: name, model, options.  out/test/t-NAME/.
 ENGINE_mixtral           := tests/golden/mixtral
 ENGINE_mixtral-swa       := tests/golden/mixtral-swa
-ENGINE_mixtral-bf16      := tests/golden/mixtral-bf16-sharded
+ENGINE_mixtral-bf16      := tests/golden/mixtral-bf16-sharded kv=f32
 ENGINE_mixtral-gguf      := tests/data/mixtral-f32.gguf
-ENGINE_mixtral-bf16-gguf := tests/data/mixtral-bf16.gguf
+ENGINE_mixtral-bf16-gguf := tests/data/mixtral-bf16.gguf kv=f32
 ENGINE_demo              := tests/data/tiny-mixtral.gguf
 ENGINES := mixtral mixtral-swa mixtral-bf16 mixtral-gguf mixtral-bf16-gguf demo
 ifneq ($(wildcard $(SHARED)/models/tiny-mixtral/config.json),)
