@@ -58,7 +58,6 @@ static int first_pos(const struct ig_engine *e, int layer, int row)
 /* Fold the blocks of one span into st, as far as the row may see. */
 static void fold_span(struct ig_engine *e, int layer, int row, int head, int span, float *st)
 {
-    const size_t elem = IG_KV_FMT == IG_F32 ? 4 : 2;
     const int from = first_pos(e, layer, row), to = e->batch->pos[row] + 1;
     const float *q = IG_BUF(e, Q, float) + (size_t)row * IG_Q_STRIDE + head * IG_GROUP * IG_HEAD_DIM;
     struct ig_attn a = state_at(st);
@@ -69,7 +68,7 @@ static void fold_span(struct ig_engine *e, int layer, int row, int head, int spa
         if (hi <= 0) break;
         if (lo >= IG_KV_BLOCK) continue;
         const unsigned char *kv = ig_kv(e, layer, e->batch->seq[row], blk, head);
-        ig_kern.attn[IG_KV_FMT](&a, q, kv, kv + (size_t)IG_KV_BLOCK * IG_HEAD_DIM * elem,
+        ig_kern.attn[IG_KV_FMT](&a, q, kv, kv + (size_t)IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM,
                                 IG_HEAD_DIM, IG_GROUP, lo > 0 ? lo : 0,
                                 hi < IG_KV_BLOCK ? hi : IG_KV_BLOCK, IG_ATTN_SCALE);
     }

@@ -23,6 +23,7 @@ enum {
     IG_KV_STRIDE = (IG_KV_DIM + 15) / 16 * 16,
     IG_RL_STRIDE = (IG_N_EXPERT + 15) / 16 * 16,
     IG_LOGIT_STRIDE = (IG_N_VOCAB + 15) / 16 * 16,
+    IG_KV_ELEM = (int)IG_KV_FMT == (int)IG_F32 ? 4 : 2, /* bytes */
     IG_MAX_DOWNGRADE = 8
 };
 
@@ -85,9 +86,8 @@ static inline const void *ig_act(struct ig_engine *e, int row, int fmt)
 /* K of a block, [head_dim][64]; its V, [64][head_dim], follows at once. */
 static inline unsigned char *ig_kv(struct ig_engine *e, int layer, int seq, int blk, int head)
 {
-    const size_t elem = IG_KV_FMT == IG_F32 ? 4 : 2;
     const size_t block = ((size_t)layer * IG_N_KV_BLOCK + e->kv_table[seq][blk]) * IG_N_HEAD_KV;
-    return e->mem + IG_MEM_KV_OFF + (block + (size_t)head) * 2 * IG_KV_BLOCK * IG_HEAD_DIM * elem;
+    return e->mem + IG_MEM_KV_OFF + (block + (size_t)head) * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
 }
 static inline int32_t *ig_topk_id(struct ig_engine *e, int row)
 {

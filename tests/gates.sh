@@ -6,7 +6,7 @@ report() { # name, what was found wrong
     n=$((n + 1))
     if [ -z "$2" ]; then echo "ok $n - $1"; else echo "not ok $n - $1"; echo "$2" | sed 's/^/# /' | head -20; fi
 }
-id=t-demo
+id=test/t-demo
 bin=out/$id/$(sed -n 's/^BINARY *:= *//p' out/$id/build.mk)
 
 report "the CPU engine is one static file" "$(ldd "$bin" 2>&1 | grep -v 'not a dynamic executable')"

@@ -9,12 +9,12 @@ comma     := ,
 TEST_HW   := $(shell if grep -qw avx512_vnni /proc/cpuinfo; then echo hw/avx512-server.lua; \
                elif grep -qw avx2 /proc/cpuinfo; then echo hw/avx2-desktop.lua; else echo hw/TEMPLATE.lua; fi)
 
-# Engines that tests run: name, model, options.  out/t-NAME/.
+# Engines that tests run: name, model, options.  out/test/t-NAME/.
 ENGINE_mixtral           := tests/golden/mixtral
 ENGINE_mixtral-swa       := tests/golden/mixtral-swa
-ENGINE_mixtral-bf16      := tests/golden/mixtral-bf16-sharded
+ENGINE_mixtral-bf16      := tests/golden/mixtral-bf16-sharded kv=f32
 ENGINE_mixtral-gguf      := tests/data/mixtral-f32.gguf
-ENGINE_mixtral-bf16-gguf := tests/data/mixtral-bf16.gguf
+ENGINE_mixtral-bf16-gguf := tests/data/mixtral-bf16.gguf kv=f32
 ENGINE_demo              := tests/data/tiny-mixtral.gguf
 ENGINES := mixtral mixtral-swa mixtral-bf16 mixtral-gguf mixtral-bf16-gguf demo
 ifneq ($(wildcard $(SHARED)/models/tiny-mixtral/config.json),)
@@ -47,16 +47,16 @@ plan-units: $(PLAN_UNITS:%=$(OUT)/%_test$(FLAVOR))
 fuzzers: $(FUZZERS:%=$(T)/%)
 engines: $(ENGINES:%=engine-%)
 engine-%:
-	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(TEST_HW) --set id=t-$* --set active=no \
+	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(TEST_HW) --out out/test --set id=t-$* \
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
-	@$(MAKE) --no-print-directory ID=t-$* build
+	@$(MAKE) --no-print-directory ID=test/t-$* build
 
 SUB := $(MAKE) --no-print-directory
 test: setup
 	@$(SUB) engines units
-	@$(SUB) ID=t-demo plan-units
+	@$(SUB) ID=test/t-demo plan-units
 	@$(SUB) SAN=address,undefined units fuzzers
-	@$(SUB) SAN=address,undefined ID=t-demo build plan-units
+	@$(SUB) SAN=address,undefined ID=test/t-demo build plan-units
 	@$(SUB) test-list
 	@tests/run.sh out/tests/list
 
@@ -66,7 +66,7 @@ test-list:
 	@{ echo "$(LUA) tests/gen/run.lua -o tap"; \
 	   for u in $(UNITS); do echo "$(T)/$${u}_test"; done; \
 	   for u in $(UNITS); do echo "$(S)/$${u}_test"; done; \
-	   for u in $(PLAN_UNITS); do echo "out/t-demo/$${u}_test"; echo "out/t-demo/$${u}_test-address-undefined"; done; \
+	   for u in $(PLAN_UNITS); do echo "out/test/t-demo/$${u}_test"; echo "out/test/t-demo/$${u}_test-address-undefined"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
