@@ -28,6 +28,13 @@ static json_t *json_hash(uint64_t hash)
     return json_string(text);
 }
 
+/* Names from outside may be anything but UTF-8, which JSON has to be. */
+static json_t *json_text(const char *text)
+{
+    json_t *j = json_string(text);
+    return j ? j : json_string("(not UTF-8)");
+}
+
 static json_t *build_json(void)
 {
     json_t *regions = json_array();
@@ -65,10 +72,10 @@ static enum ig_err weights_json(const char *path, json_t **j, struct ig_why *why
     memcpy(model, f.h.model_id, sizeof f.h.model_id);
     memcpy(layout, f.h.layout_text, sizeof f.h.layout_text);
     const int same = f.h.layout_hash == IG_LAYOUT_HASH;
-    *j = json_pack("{s:s*, s:s*, s:s*, s:o, s:b, s:I, s:b}", "file", path ? path : "(embedded)",
-                   "model", model, "layout_text", layout, "layout", json_hash(f.h.layout_hash),
-                   "matches", same, "bytes", (json_int_t)f.h.file_bytes, "tokenizer",
-                   f.h.tokenizer.bytes > 0);
+    *j = json_pack("{s:o, s:o, s:o, s:o, s:b, s:I, s:b}", "file",
+                   json_text(path ? path : "(embedded)"), "model", json_text(model), "layout_text",
+                   json_text(layout), "layout", json_hash(f.h.layout_hash), "matches", same,
+                   "bytes", (json_int_t)f.h.file_bytes, "tokenizer", f.h.tokenizer.bytes > 0);
     if (!same)
         err = ig_fail(why, IG_MISMATCH,
                       "%s: want layout %016" PRIx64 " (%s), got %016" PRIx64

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,20 +44,6 @@ void ig_outf(const char *fmt, ...)
     const int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     if (n > 0) ig_out(text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
-}
-
-void ig_out_json(json_t *root)
-{
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-    /* Every value given is a number or checked text, so only memory can be missing. */
-    if (text) {
-        ig_out(text, strlen(text));
-        ig_out("\n", 1);
-    } else if (!failed) {
-        failed = ENOMEM;
-    }
-    free(text);
-    json_decref(root);
 }
 
 int ig_out_is_terminal(void) { return isatty(STDOUT_FILENO); }
