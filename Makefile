@@ -14,6 +14,10 @@ PREFIX ?= /usr/local
 comma  := ,
 FLAVOR := $(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
 
+# V=1 shows the commands.
+Q := $(if $(V),,@)
+MAKEFLAGS += $(if $(V),,--no-print-directory)
+
 -include out/active.mk
 OUT    := out/$(ID)
 -include $(OUT)/build.mk
@@ -61,7 +65,7 @@ build: $(BIN)
 endif
 
 $(BIN): $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
-	$(CC) $(LDFLAGS) -o $@ $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }
 	@echo "built $@"
 
 $(COMMON)/libcommon.a: $(COMMON_OBJ)
@@ -73,13 +77,13 @@ $(COMMON)/kernels/cpu/avx2.o:   CFLAGS += -mavx2 -mfma -mf16c
 $(COMMON)/kernels/cpu/avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 $(OUT)/obj$(FLAVOR)/tables.o: $(OUT)/tables.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
 $(OUT)/obj$(FLAVOR)/%.o: %.c $(OUT)/config.h
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
 
 -include $(COMMON_OBJ:.o=.d) $(KERN_OBJ:.o=.d) $(PLAN_OBJ:.o=.d)
 

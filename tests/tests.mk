@@ -33,12 +33,12 @@ TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -lm
 
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -iquote tests/c -o $@ $< $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+	$(Q)$(CC) $(CFLAGS) -iquote tests/c -o $@ $< $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
-	$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) -o $@ $< $(filter-out %/main.o,$(PLAN_OBJ)) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) -o $@ $< $(filter-out %/main.o,$(PLAN_OBJ)) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(T)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -o $@ $< tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+	$(Q)$(CC) $(CFLAGS) -o $@ $< tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 -include $(wildcard $(T)/*.d)
 
 .PHONY: units plan-units fuzzers engine-% engines test-list
