@@ -77,16 +77,18 @@ local function input(path, problems)
     given.file, given.json = given.file .. "/config.json", require "dkjson"
     given.text, why = slurp(path .. "/config.json")
   end
-  if not (given.text or given.read) then
-    problems[#problems + 1] = ("%s: text: want a readable description, got: %s"):format(given.file, why)
-  elseif not given.id then
-    problems[#problems + 1] = ("%s: name: want letters or digits to make an id of, got none"):format(path)
-  end
+  problems[#problems + 1] = describe.complaint(given, why)
   return given
 end
 
 local function stop_if(problems)
-  if #problems > 0 then stop(1, table.concat(problems, "\n"), "\n") end
+  return #problems == 0 or stop(1, table.concat(problems, "\n"), "\n")
+end
+
+local function texts_of(paths)
+  local texts = {}
+  for i, path in ipairs(paths) do texts[i] = { path = path, text = assert(slurp(root .. path)) } end
+  return texts
 end
 
 local function main(request)
@@ -100,12 +102,7 @@ local function main(request)
 
   local p, reasons = plan.plan { model = model, hw = hw, opts = opts, model_id = model_in.id,
     hw_id = hw_in.id, model_file = model_in.file, hw_file = hw_in.file }
-  if not p then stop_if(reasons) end
-  local function texts_of(paths)
-    local texts = {}
-    for i, path in ipairs(paths) do texts[i] = { path = path, text = assert(slurp(root .. path)) } end
-    return texts
-  end
+  stop_if(reasons)
   local templates = texts_of(sources.templates)
   local hash = emit.plan_hash(p, texts_of(sources.modules), templates)
   if request.explain then return io.write(emit.explain(p, hash)) end
