@@ -69,6 +69,7 @@ local function input(path, problems)
     given.text, err = slurp(path)
     if not given.text then given.text = slurp(root .. path) end
   else
+    given.file = given.file .. "/config.json"
     given.text, err = slurp(path .. "/config.json")
     given.json = require "dkjson"
   end

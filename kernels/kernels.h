@@ -74,6 +74,16 @@ struct ig_kernels {
     void (*swiglu)(float *h, const float *gate, const float *up, int n);
     /* x = softmax(x) over n: max, ig_expf, sum by rule 4, then x * (1 / sum) */
     void (*softmax)(float *x, int n);
+    /* y = fmaf(a, x, y), elementwise */
+    void (*axpy)(float *y, float a, const float *x, int n);
+    /* Rotate pairs (i, i + hd/2) by cs[i] = (cos, sin):
+     * x0' = fmaf(x0, cos, -(x1 * sin)), x1' = fmaf(x1, cos, x0 * sin) */
+    void (*rope)(float *x, const float *cs, int hd);
+    /* Put one position's k[hd] and v[hd] into a KV block at place `pos` of 64. */
+    void (*store_kv[IG_N_FMT])(void *block, const float *k, const float *v, int hd, int pos);
+    /* a = a merged with b (later positions): m' = max, ca = ig_expf(a.m - m'), cb likewise;
+     * l = fmaf(b.l, cb, a.l * ca), o the same, elementwise */
+    void (*attn_merge)(struct ig_attn *a, const struct ig_attn *b, int hd, int g);
 };
 
 extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512;

@@ -57,6 +57,8 @@ return {
     },
     only = {
       { key = "rope.scaling.type", values = { "none" } },
+      { key = "rope.scaling.factor", values = { 0.0, 1.0 } },
+      { key = "rope.scale_linear", values = { 1.0 } },
     },
   },
 

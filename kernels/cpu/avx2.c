@@ -11,6 +11,8 @@
 #include "vec_avx2.h"
 
 #include "vector.inc.h"
+#define NAME avx2
+#include "../step.inc.h"
 
 #define FN(f)            f##_f32_avx2
 #define PAIR(p, h, a, b) ig_pair_f32_avx2(p, h, a, b)
@@ -181,4 +183,5 @@ const struct ig_kernels ig_kernels_avx2 = {
     .quantize = quantize_avx2,
     .swiglu = swiglu_avx2,
     .softmax = softmax_avx2,
+    IG_STEP_MEMBERS
 };

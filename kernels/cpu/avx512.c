@@ -12,6 +12,8 @@
 #include "vec_avx512.h"
 
 #include "vector.inc.h"
+#define NAME avx512
+#include "../step.inc.h"
 
 #define FN(f)            f##_f32_avx512
 #define PAIR(p, h, a, b) ig_pair_f32_avx512(p, h, a, b)
@@ -101,4 +103,5 @@ const struct ig_kernels ig_kernels_avx512 = {
     .quantize = quantize_avx512,
     .swiglu = swiglu_avx512,
     .softmax = softmax_avx512,
+    IG_STEP_MEMBERS
 };

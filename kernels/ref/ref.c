@@ -1,5 +1,7 @@
 /* ref.c -- the table of scalar definitions. */
 #include "ref.h"
+#define NAME ref
+#include "../step.inc.h"
 
 const struct ig_kernels ig_kernels_ref = {
     .name = "ref",
@@ -15,4 +17,5 @@ const struct ig_kernels ig_kernels_ref = {
     .quantize = ig_quantize_ref,
     .swiglu = ig_swiglu_ref,
     .softmax = ig_softmax_ref,
+    IG_STEP_MEMBERS
 };
