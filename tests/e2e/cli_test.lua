@@ -6,7 +6,9 @@ local json = require "dkjson"
 local ID, SRC = "t-demo", "tests/data/tiny-mixtral.gguf"
 local bin = assert(L.engine(ID), ID .. " is not built")
 local weights = L.pack(ID, SRC)
-local COMMANDS = { "run", "chat", "pack", "eval", "bench", "tokenize", "detokenize", "plan", "info" }
+local COMMANDS = {
+  "run", "chat", "pack", "eval", "bench", "tokenize", "detokenize", "plan", "info",
+}
 
 --- Run the binary; %m in the arguments stands for -m WEIGHTS.
 local function ingot(arguments, before, after)
@@ -173,7 +175,8 @@ function TestWeights:testDamaged()
   local head = damaged("head", function(s) return s:sub(1, 40) .. "\255" .. s:sub(42) end)
   local empty = damaged("empty", function() return "" end)
   for _, path in ipairs { half, bit, head, empty } do
-    for _, command in ipairs { "run -p x -n 1", "bench -p 1 -n 1 -r 1", "eval --tokens 1 --greedy 1" } do
+    for _, command in ipairs { "run -p x -n 1", "bench -p 1 -n 1 -r 1",
+                               "eval --tokens 1 --greedy 1" } do
       local out, err, code = ingot(command .. " -m " .. path)
       lu.assertTrue(code == 1 or code == 3, ("%s -m %s: %d"):format(command, path, code))
       lu.assertEquals(out, "")
@@ -190,7 +193,8 @@ function TestRun:testStreamsAndReports()
   lu.assertTrue(#out > 12)
   lu.assertStrMatches(err, ".*prompt: %d+ tokens, [%d.]+ tokens/s\n.*")
   lu.assertStrMatches(err,
-    ".*decode: 12 tokens, [%d.]+ tokens/s, [%d.]+ ms each; bound [%d.]+ tokens/s %(.*%), %d+ %% of it reached\n.*")
+    ".*decode: 12 tokens, [%d.]+ tokens/s, [%d.]+ ms each; bound [%d.]+ tokens/s %(.*%), "
+    .. "%d+ %% of it reached\n.*")
   lu.assertStrContains(err, "ended: the limit of -n")
 end
 
@@ -203,7 +207,8 @@ function TestRun:testPromptSources()
   lu.assertEquals((ingot("run %m -f " .. tmp("prompt-nl") .. tail)), want)
   lu.assertEquals((ingot("run %m" .. tail, nil, "<" .. tmp("prompt-nl"))), want)
   lu.assertEquals((ingot("run %m -f -" .. tail, nil, "<" .. tmp("prompt"))), want)
-  lu.assertEquals((ingot("run %m --display-prompt -p 'Once upon a time'" .. tail)), "Once upon a time" .. want)
+  lu.assertEquals((ingot("run %m --display-prompt -p 'Once upon a time'" .. tail)),
+    "Once upon a time" .. want)
   refuses(1, "run %m -f /nonexistent", "/nonexistent")
 end
 
@@ -296,13 +301,13 @@ end
 
 TestSignals = {}
 
---- Start, wait until `file` has bytes, send the signal; stderr and exit code.
-local function interrupted(arguments, signal, file)
+--- Start, wait until there is output, send the signal; stderr and exit code.
+local function interrupted(arguments, signal)
   local _, err, code = L.run(([[
     env --default-signal=INT %s %s >%s & p=$!
     n=0; while [ ! -s %s ] && [ $n -lt 1000 ]; do sleep 0.01; n=$((n+1)); done
     kill -%s $p; wait $p]]):format(bin, (arguments:gsub("%%m", "-m " .. weights)), tmp("signal-out"),
-    file or tmp("signal-out"), signal))
+    tmp("signal-out"), signal))
   return err, code
 end
 
@@ -361,6 +366,26 @@ function TestChat:testTooLongAndInvalid()
   assert_code(0, code, err)
   _, err, code = ingot("chat %m -n 2", nil, "</dev/null")
   assert_code(0, code, err)
+end
+
+--- At a terminal: Ctrl-C stops the answer, a second one at the prompt leaves.
+function TestChat:testTerminal()
+  lu.skipIf(not os.execute("command -v script >/dev/null"), "no script(1) to make a terminal")
+  local log = tmp("terminal")
+  for _, leave in ipairs { { "\\003", 130 }, { "/exit\\r", 0 }, { "\\004", 0 } } do
+    local _, _, code = L.run(([[
+      seen() { n=0; until [ "$(grep -c "$1" %s)" -ge $2 ] || [ $n -gt 500 ]; do
+                 sleep 0.02; n=$((n+1)); done; }
+      : >%s
+      { seen '^> ' 1; printf 'Hello.\r'; seen Hello 1; sleep 0.1; printf '\003'
+        seen 'ended:' 1; printf '%s'; sleep 0.1; seen never 1; } |
+      script -qefc '%s chat -m %s --ignore-eos -t 1' %s]]):format(log, log, leave[1], bin, weights,
+      log))
+    local text = L.read(log)
+    lu.assertEquals(code, leave[2], text)
+    lu.assertStrContains(text, "ended: interrupted")
+    lu.assertStrContains(text, "decode: ")
+  end
 end
 
 TestTokens = {}
@@ -451,7 +476,8 @@ function TestBench:testJson()
     local ms = t.ms_per_token
     lu.assertTrue(ms.min > 0 and ms.min <= ms.median and ms.median <= ms.max)
     lu.assertAlmostEquals(t.fraction_of_bound, t.tokens_per_s / t.bound_tokens_per_s, 1e-6)
-    lu.assertAlmostEquals(t.bound_tokens_per_s / (t.bound_gb_per_s * 1e9 / t.bytes_per_token), 1, 1e-6)
+    lu.assertAlmostEquals(t.bound_tokens_per_s * t.bytes_per_token / (t.bound_gb_per_s * 1e9), 1,
+      1e-6)
   end
   lu.assertTrue(got.peak_bytes > 0 and got.plan_bytes > 0)
 end
