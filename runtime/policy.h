@@ -36,7 +36,7 @@ struct ig_policy {
     /* The rest may be NULL. */
     void (*token)(void *state, int32_t token); /* a step begins; token is -1 when not known */
     void (*use)(void *state, uint32_t id, float weight, int hit); /* the router chose it */
-    void (*predict)(void *state, uint32_t id); /* a predictor expects it soon */
+    void (*predict)(void *state, uint32_t id);                    /* a predictor expects it soon */
     void (*fill)(void *state, uint32_t id);
     void (*evict)(void *state, uint32_t id);
     /* 0: `id` is not worth the place of `victim`, the cache stays as it is. */

@@ -61,7 +61,9 @@ static double decay_value(const void *state, uint32_t id)
     return ((const struct decay *)state)->count[id];
 }
 
-const struct ig_policy ig_policy_decay = {
-    .name = "decay", .bytes = decay_bytes, .init = decay_init, .value = decay_value,
-    .token = decay_token, .use = decay_use
-};
+const struct ig_policy ig_policy_decay = { .name = "decay",
+                                           .bytes = decay_bytes,
+                                           .init = decay_init,
+                                           .value = decay_value,
+                                           .token = decay_token,
+                                           .use = decay_use };

@@ -52,7 +52,10 @@ static double lru2_value(const void *state, uint32_t id)
     return (s[0] && p->now - s[0] <= p->window) || (s[1] && p->now - s[1] <= 1);
 }
 
-const struct ig_policy ig_policy_lru2 = {
-    .name = "lru2", .bytes = lru2_bytes, .init = lru2_init, .value = lru2_value,
-    .token = lru2_token, .use = lru2_use, .predict = lru2_predict
-};
+const struct ig_policy ig_policy_lru2 = { .name = "lru2",
+                                          .bytes = lru2_bytes,
+                                          .init = lru2_init,
+                                          .value = lru2_value,
+                                          .token = lru2_token,
+                                          .use = lru2_use,
+                                          .predict = lru2_predict };

@@ -28,7 +28,8 @@ static int static_admit(void *state, uint32_t id, uint32_t victim)
     return static_value(state, id) > static_value(state, victim);
 }
 
-const struct ig_policy ig_policy_static = {
-    .name = "static", .bytes = static_bytes, .init = static_init, .value = static_value,
-    .admit = static_admit
-};
+const struct ig_policy ig_policy_static = { .name = "static",
+                                            .bytes = static_bytes,
+                                            .init = static_init,
+                                            .value = static_value,
+                                            .admit = static_admit };

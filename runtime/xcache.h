@@ -36,8 +36,8 @@ struct ig_xslot {
 
 /* Per layer, of the expert that the event is about. */
 struct ig_xcount {
-    uint64_t hit, late, miss;        /* late: chosen while its copy was under way */
-    uint64_t fill, evict, refused;   /* demand fills; evictions; not admitted or no free way */
+    uint64_t hit, late, miss;      /* late: chosen while its copy was under way */
+    uint64_t fill, evict, refused; /* demand fills; evictions; not admitted or no free way */
     uint64_t early, early_used, early_lost; /* prefetch fills; later used; evicted unused */
 };
 
