@@ -29,12 +29,13 @@ struct ig_policy_arg {
 
 struct ig_policy {
     const char *name;
-    size_t (*bytes)(const struct ig_xgeom *g);
+    size_t (*bytes)(const struct ig_xgeom *g, const struct ig_policy_arg *arg);
     void (*init)(void *state, const struct ig_xgeom *g, const struct ig_policy_arg *arg);
     double (*value)(const void *state, uint32_t id);
 
     /* The rest may be NULL. */
     void (*token)(void *state, int32_t token); /* a step begins; token is -1 when not known */
+    void (*row)(void *state, uint32_t back);   /* uses that follow are of the token `back` before */
     void (*use)(void *state, uint32_t id, float weight, int hit); /* the router chose it */
     void (*predict)(void *state, uint32_t id);                    /* a predictor expects it soon */
     void (*fill)(void *state, uint32_t id);
@@ -43,6 +44,7 @@ struct ig_policy {
     int (*admit)(void *state, uint32_t id, uint32_t victim);
 };
 
-extern const struct ig_policy ig_policy_lru, ig_policy_lru2, ig_policy_decay, ig_policy_static;
+extern const struct ig_policy ig_policy_lru, ig_policy_lru2, ig_policy_decay, ig_policy_echo,
+    ig_policy_static;
 
 #endif

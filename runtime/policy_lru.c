@@ -4,7 +4,11 @@
  */
 #include "policy.h"
 
-static size_t lru_bytes(const struct ig_xgeom *g) { return (void)g, 0; }
+static size_t lru_bytes(const struct ig_xgeom *g, const struct ig_policy_arg *arg)
+{
+    (void)arg;
+    return (void)g, 0;
+}
 
 static void lru_init(void *state, const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {

@@ -12,8 +12,9 @@ struct lru2 {
     uint32_t stamp[]; /* [n_id][2]: step of the last use, of the last prediction; 0: never */
 };
 
-static size_t lru2_bytes(const struct ig_xgeom *g)
+static size_t lru2_bytes(const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {
+    (void)arg;
     return sizeof(struct lru2) + (size_t)g->n_layer * g->n_expert * 2 * sizeof(uint32_t);
 }
 

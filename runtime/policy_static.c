@@ -9,7 +9,11 @@ struct fixed {
     const float *table; /* NULL: all are equal, first come first kept */
 };
 
-static size_t static_bytes(const struct ig_xgeom *g) { return (void)g, sizeof(struct fixed); }
+static size_t static_bytes(const struct ig_xgeom *g, const struct ig_policy_arg *arg)
+{
+    (void)arg;
+    return (void)g, sizeof(struct fixed);
+}
 
 static void static_init(void *state, const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {

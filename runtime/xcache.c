@@ -17,13 +17,14 @@ static int geometry_ok(const struct ig_xgeom *g)
     return 1;
 }
 
-size_t ig_xcache_bytes(const struct ig_xgeom *g, const struct ig_policy *policy)
+size_t ig_xcache_bytes(const struct ig_xgeom *g, const struct ig_policy *policy,
+                       const struct ig_policy_arg *arg)
 {
     if (!geometry_ok(g)) return 0;
     const size_t ids = (size_t)g->n_layer * g->n_expert;
     return pad(g->n_slot * sizeof(struct ig_xslot)) + pad(ids * sizeof(int32_t)) +
            pad(ids * sizeof(uint64_t)) + pad(g->n_layer * sizeof(struct ig_xcount)) +
-           pad(policy->bytes(g));
+           pad(policy->bytes(g, arg));
 }
 
 void ig_xcache_init(struct ig_xcache *c, const struct ig_xgeom *g, const struct ig_policy *policy,
@@ -62,6 +63,11 @@ static struct ig_xslot *slot_at(struct ig_xcache *c, int slot)
 void ig_xcache_token(struct ig_xcache *c, int32_t token)
 {
     if (c->policy->token) c->policy->token(c->state, token);
+}
+
+void ig_xcache_row(struct ig_xcache *c, uint32_t back)
+{
+    if (c->policy->row) c->policy->row(c->state, back);
 }
 
 int ig_xcache_find(const struct ig_xcache *c, uint32_t layer, uint32_t expert)

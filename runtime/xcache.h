@@ -54,12 +54,15 @@ struct ig_xcache {
 
 /* Bytes that init wants, 64-byte aligned.  0: the geometry is not one (empty, ways of a set
  * not ascending, a layer without a set). */
-size_t ig_xcache_bytes(const struct ig_xgeom *g, const struct ig_policy *policy);
+size_t ig_xcache_bytes(const struct ig_xgeom *g, const struct ig_policy *policy,
+                       const struct ig_policy_arg *arg);
 void ig_xcache_init(struct ig_xcache *c, const struct ig_xgeom *g, const struct ig_policy *policy,
                     const struct ig_policy_arg *arg, void *mem);
 
-/* A decode step or a prefill batch begins. */
+/* A token begins.  A prefill batch announces all its tokens, then goes through the layers; row()
+ * says whose uses follow, 0 for the newest token, 1 for the one before it, ...; token() sets 0. */
 void ig_xcache_token(struct ig_xcache *c, int32_t token);
+void ig_xcache_row(struct ig_xcache *c, uint32_t back);
 
 /* The slot of an expert, READY or FILLING, or IG_XC_MISS.  Changes nothing. */
 int ig_xcache_find(const struct ig_xcache *c, uint32_t layer, uint32_t expert);

@@ -24,8 +24,9 @@ struct arc {
     double mem[]; /* id, set */
 };
 
-static size_t arc_bytes(const struct ig_xgeom *g)
+static size_t arc_bytes(const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {
+    (void)arg;
     return sizeof(struct arc) + (size_t)g->n_layer * g->n_expert * sizeof(struct arc_id) +
            g->n_set * sizeof(struct arc_set);
 }

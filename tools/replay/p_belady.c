@@ -11,8 +11,9 @@ struct belady {
     uint32_t cursor[]; /* [id] index into arg->when */
 };
 
-static size_t belady_bytes(const struct ig_xgeom *g)
+static size_t belady_bytes(const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {
+    (void)arg;
     return sizeof(struct belady) + (size_t)g->n_layer * g->n_expert * sizeof(uint32_t);
 }
 

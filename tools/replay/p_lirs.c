@@ -22,8 +22,9 @@ struct lirs {
     double mem[];
 };
 
-static size_t lirs_bytes(const struct ig_xgeom *g)
+static size_t lirs_bytes(const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {
+    (void)arg;
     return sizeof(struct lirs) + (size_t)g->n_layer * g->n_expert * sizeof(struct lirs_id) +
            g->n_set * sizeof(uint32_t);
 }

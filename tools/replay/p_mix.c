@@ -6,14 +6,15 @@
 #include "policies.h"
 
 struct mix {
-    struct heat fast, slow;
+    struct ig_heat fast, slow;
     double per_fast, per_slow;
     uint32_t n_id;
-    double count[]; /* [id][2] */
+    double count[]; /* [fast, slow][id] */
 };
 
-static size_t mix_bytes(const struct ig_xgeom *g)
+static size_t mix_bytes(const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {
+    (void)arg;
     return sizeof(struct mix) + (size_t)g->n_layer * g->n_expert * 2 * sizeof(double);
 }
 
@@ -22,8 +23,8 @@ static void mix_init(void *state, const struct ig_xgeom *g, const struct ig_poli
     struct mix *p = state;
     const double fast = num_or(arg->num, 0, 6), slow = num_or(arg->num, 1, 64);
     const double share = num_or(arg->num, 2, 0.5);
-    p->fast = heat_start(fast);
-    p->slow = heat_start(slow);
+    p->fast = ig_heat_start(fast);
+    p->slow = ig_heat_start(slow);
     p->per_fast = share / fast;
     p->per_slow = (1 - share) / slow;
     p->n_id = g->n_layer * g->n_expert;
@@ -33,25 +34,24 @@ static void mix_init(void *state, const struct ig_xgeom *g, const struct ig_poli
 static void mix_token(void *state, int32_t token)
 {
     struct mix *p = state;
-    const double f = heat_step(&p->fast), s = heat_step(&p->slow);
     (void)token;
-    for (uint32_t i = 0; f < 1 && i < p->n_id; i++) p->count[2 * i] *= f;
-    for (uint32_t i = 0; s < 1 && i < p->n_id; i++) p->count[2 * i + 1] *= s;
+    ig_heat_step(&p->fast, p->count, p->n_id);
+    ig_heat_step(&p->slow, p->count + p->n_id, p->n_id);
 }
 
 static void mix_use(void *state, uint32_t id, float weight, int hit)
 {
     struct mix *p = state;
     (void)weight, (void)hit;
-    p->count[2 * id] += p->fast.one;
-    p->count[2 * id + 1] += p->slow.one;
+    p->count[id] += p->fast.one;
+    p->count[p->n_id + id] += p->slow.one;
 }
 
 static double mix_value(const void *state, uint32_t id)
 {
     const struct mix *p = state;
-    return p->count[2 * id] / p->fast.one * p->per_fast +
-           p->count[2 * id + 1] / p->slow.one * p->per_slow;
+    return p->count[id] / p->fast.one * p->per_fast +
+           p->count[p->n_id + id] / p->slow.one * p->per_slow;
 }
 
 const struct ig_policy ig_policy_mix = { .name = "mix",

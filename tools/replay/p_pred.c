@@ -11,7 +11,7 @@
 #include "policies.h"
 
 struct pred {
-    struct heat heat;
+    struct ig_heat heat;
     double half_life, factor;
     uint32_t n_id, n_expert, k, step;
     double *count; /* [id] */
@@ -21,8 +21,9 @@ struct pred {
     double mem[];
 };
 
-static size_t pred_bytes(const struct ig_xgeom *g)
+static size_t pred_bytes(const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {
+    (void)arg;
     const size_t ids = (size_t)g->n_layer * g->n_expert;
     return sizeof(struct pred) + ids * (sizeof(double) + sizeof(float)) +
            ids * g->n_expert * sizeof(float) + g->n_layer * sizeof(uint32_t);
@@ -72,7 +73,7 @@ static void pred_init(void *state, const struct ig_xgeom *g, const struct ig_pol
     const size_t e = g->n_expert, ids = (size_t)g->n_layer * e;
 
     p->half_life = num_or(arg->num, 0, 32);
-    p->heat = heat_start(p->half_life);
+    p->heat = ig_heat_start(p->half_life);
     p->factor = num_or(arg->num, 1, 1) / horizon / sim->t->top_k;
     p->n_id = (uint32_t)ids;
     p->n_expert = g->n_expert;
@@ -81,7 +82,7 @@ static void pred_init(void *state, const struct ig_xgeom *g, const struct ig_pol
     p->lift = (void *)(p->count + ids);
     p->table = p->lift + ids;
     p->row = (void *)(p->table + ids * e);
-    memset(p->mem, 0, pred_bytes(g) - sizeof *p);
+    memset(p->mem, 0, pred_bytes(g, arg) - sizeof *p);
     for (uint32_t l = 0; l < g->n_layer; l++)
         pred_train_layer(p->table + l * e * e, sim, l, 1 - 1 / horizon);
 }
@@ -89,10 +90,9 @@ static void pred_init(void *state, const struct ig_xgeom *g, const struct ig_pol
 static void pred_token(void *state, int32_t token)
 {
     struct pred *p = state;
-    const double f = heat_step(&p->heat);
+    ig_heat_step(&p->heat, p->count, p->n_id);
     (void)token;
     p->step++;
-    for (uint32_t i = 0; f < 1 && i < p->n_id; i++) p->count[i] *= f;
 }
 
 static void pred_use(void *state, uint32_t id, float weight, int hit)

@@ -6,20 +6,21 @@
 #include "policies.h"
 
 struct tinylfu {
-    struct heat heat;
+    struct ig_heat heat;
     uint32_t n_id;
     double count[];
 };
 
-static size_t tinylfu_bytes(const struct ig_xgeom *g)
+static size_t tinylfu_bytes(const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {
+    (void)arg;
     return sizeof(struct tinylfu) + (size_t)g->n_layer * g->n_expert * sizeof(double);
 }
 
 static void tinylfu_init(void *state, const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {
     struct tinylfu *p = state;
-    p->heat = heat_start(num_or(arg->num, 0, 32));
+    p->heat = ig_heat_start(num_or(arg->num, 0, 32));
     p->n_id = g->n_layer * g->n_expert;
     for (uint32_t i = 0; i < p->n_id; i++) p->count[i] = 0;
 }
@@ -27,9 +28,8 @@ static void tinylfu_init(void *state, const struct ig_xgeom *g, const struct ig_
 static void tinylfu_token(void *state, int32_t token)
 {
     struct tinylfu *p = state;
-    const double f = heat_step(&p->heat);
+    ig_heat_step(&p->heat, p->count, p->n_id);
     (void)token;
-    for (uint32_t i = 0; f < 1 && i < p->n_id; i++) p->count[i] *= f;
 }
 
 static void tinylfu_use(void *state, uint32_t id, float weight, int hit)

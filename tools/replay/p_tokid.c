@@ -11,7 +11,7 @@
 enum { N_TOKEN = 1 << 16 }; /* ids above share a place; a wrong guess costs only its bonus */
 
 struct tokid {
-    struct heat heat;
+    struct ig_heat heat;
     double half_life, bonus;
     const struct sim_arg *arg;
     uint32_t n_id, n_layer, n_expert, step, layers;
@@ -21,8 +21,9 @@ struct tokid {
     double mem[];
 };
 
-static size_t tokid_bytes(const struct ig_xgeom *g)
+static size_t tokid_bytes(const struct ig_xgeom *g, const struct ig_policy_arg *arg)
 {
+    (void)arg;
     const size_t ids = (size_t)g->n_layer * g->n_expert;
     return sizeof(struct tokid) + ids * (sizeof(double) + sizeof(uint32_t));
 }
@@ -31,7 +32,7 @@ static void tokid_init(void *state, const struct ig_xgeom *g, const struct ig_po
 {
     struct tokid *p = state;
     p->half_life = num_or(arg->num, 0, 32);
-    p->heat = heat_start(p->half_life);
+    p->heat = ig_heat_start(p->half_life);
     p->bonus = num_or(arg->num, 1, 1) / 10;
     p->arg = (const void *)arg;
     p->n_id = g->n_layer * g->n_expert;
@@ -42,15 +43,14 @@ static void tokid_init(void *state, const struct ig_xgeom *g, const struct ig_po
     for (int i = 0; i < N_TOKEN; i++) p->seen[i] = -1;
     p->count = p->mem;
     p->likely = (void *)(p->count + p->n_id);
-    memset(p->mem, 0, tokid_bytes(g) - sizeof *p);
+    memset(p->mem, 0, tokid_bytes(g, arg) - sizeof *p);
 }
 
 static void tokid_token(void *state, int32_t token)
 {
     struct tokid *p = state;
     const struct trace *t = p->arg->t;
-    const double f = heat_step(&p->heat);
-    for (uint32_t i = 0; f < 1 && i < p->n_id; i++) p->count[i] *= f;
+    ig_heat_step(&p->heat, p->count, p->n_id);
     p->step++;
     if (token < 0) return;
 

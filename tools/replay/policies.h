@@ -38,4 +38,9 @@ const struct ig_policy *ig_policy_parse(const char *spec, size_t len, struct ig_
 void ig_future(const struct trace *t, const struct run_rows *rows, uint32_t **first,
                uint32_t **when);
 
+static inline double num_or(const double *num, int i, double other)
+{
+    return num[i] != 0 ? num[i] : other;
+}
+
 #endif

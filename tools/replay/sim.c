@@ -266,7 +266,7 @@ static void sim_init(struct sim *s, const struct sim_conf *c)
     s->arrived = ig_zalloc(c->g.n_slot, sizeof *s->arrived);
     s->issued = ig_zalloc(layers, 1);
     if (c->policy) {
-        const size_t bytes = ig_xcache_bytes(&c->g, c->policy);
+        const size_t bytes = ig_xcache_bytes(&c->g, c->policy, c->arg);
         s->mem = aligned_alloc(64, bytes);
         if (!bytes || !s->mem) {
             fprintf(stderr, "replay: no cache of %u slots in %u sets\n", c->g.n_slot, c->g.n_set);
@@ -311,7 +311,10 @@ static void batch_step(struct sim *s, uint32_t at, uint32_t n, struct sim_result
         ig_xcache_token(&s->cache, t->token ? t->token[c->rows->row[i]] : -1);
     if (c->policy) look_ahead(s, c->rows->row[at], -1);
     for (uint32_t l = 0; l < t->n_layer; l++)
-        for (uint32_t i = at; i < at + n; i++) layer_step(s, c->rows->row[i], l, r);
+        for (uint32_t i = at; i < at + n; i++) {
+            if (n > 1 && c->policy) ig_xcache_row(&s->cache, at + n - 1 - i);
+            layer_step(s, c->rows->row[i], l, r);
+        }
 }
 
 static void add(struct sim_result *a, const struct sim_result *b)
