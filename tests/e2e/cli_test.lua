@@ -171,12 +171,13 @@ function TestMachine:testLacksAnInstructionSet()
   local _, err, code = L.run("mkdir -p " .. to)
   assert_code(0, code, err)
   for _, name in ipairs { "build.mk", "tables.c", "tables.h", "config.h" } do
-    local text = L.read(from .. "/" .. name)
+    local text, n = L.read(from .. "/" .. name), 1
     if name == "config.h" then
-      local n
       text, n = text:gsub("(#define IG_NEED_CPU%s+)%d+u", "%10x80000000u")
-      lu.assertEquals(n, 1)
+    elseif name == "tables.c" then -- which knows better
+      text, n = text:gsub("_Static_assert%(IG_NEED_CPU[^\n]*", "")
     end
+    lu.assertEquals(n, 1, name)
     if L.read(to .. "/" .. name) ~= text then L.write(to .. "/" .. name, text) end
   end
   _, err, code = L.run("make -s ID=test/t-noisa build")
