@@ -48,6 +48,12 @@ void ig_tok_free(struct ig_tokenizer *tok);
 enum ig_err ig_tok_encode(const struct ig_tokenizer *tok, const char *text, size_t bytes,
                           int special, int bos, int32_t **ids, size_t *n, struct ig_why *why);
 
+/* The same with a mark a byte: control tokens are read only where every byte's mark is 0.
+ * Tokens still join marked and unmarked text.  mark NULL: all 0. */
+enum ig_err ig_tok_encode_marked(const struct ig_tokenizer *tok, const char *text,
+                                 const unsigned char *mark, size_t bytes, int bos, int32_t **ids,
+                                 size_t *n, struct ig_why *why);
+
 /* The bytes of one id, never NUL-terminated; a control token's bytes are its
  * text when `special`, else none.  Pointer into the blob: no allocation. */
 const char *ig_tok_piece(const struct ig_tokenizer *tok, int32_t id, int special, size_t *bytes);
@@ -60,6 +66,7 @@ enum ig_err ig_tok_decode(const struct ig_tokenizer *tok, const int32_t *ids, si
 struct ig_tok_stream {
     unsigned char held[4];
     int n_held;
+    int started; /* some text came: a leading space that decoding drops is behind us */
 };
 /* Appends at most `cap` bytes for `id` to `out`, returns their number; cap >= 3 * piece + 16. */
 size_t ig_tok_stream_push(struct ig_tok_stream *s, const struct ig_tokenizer *tok, int32_t id,
