@@ -147,6 +147,8 @@ function T.test_header()
   f = mixtral()
   f.version = 1
   eq(why(f), "m.gguf: version: want 2 or 3, got 1")
+  f.version = 3 << 24
+  eq(why(f), "m.gguf: version: want 2 or 3 in little-endian order, got 50331648")
   eq(select(2, describe("")), "m.gguf: header: want at most the 0 bytes left of the file, got 8")
 end
 
@@ -154,10 +156,14 @@ function T.test_counts_that_lie()
   local f = mixtral()
   f.n_tensor = -1
   lu.assertStrMatches(why(f),
-    "m.gguf: tensor_count: want at most %d+ %(all that the file has room for%), got 18446744073709551615")
+    "m.gguf: tensor_count: want at most %d+ %(what the file has room for%), got 18446744073709551615")
   f = mixtral()
   f.n_kv = 1 << 40
   lu.assertStrMatches(why(f), "m.gguf: kv_count: want at most %d+ .*, got 1099511627776")
+  f = mixtral()
+  f.kv[#f.kv + 1] = kv_str("padding", (" "):rep(1 << 20))
+  f.n_kv = 65537
+  eq(why(f), "m.gguf: kv_count: want at most 65536 (what the file has room for), got 65537")
   f = mixtral()
   f.n_kv = #f.kv + 1
   lu.assertNotEquals(why(f), "")
@@ -220,8 +226,9 @@ function T.test_tensor_infos_that_lie()
     "m.gguf: output.weight: offset: want 5120 bytes inside the %d+ of tensor data, got 4611686018427387904")
   eq(with(function(t) t.offset = 0 end),
     "m.gguf: token_embd.weight: offset: want at least 5120, the end of output.weight, got 0")
-  eq(with(function(t) t.name = "" end), "m.gguf: tensor 2: name: want 1 to 64 bytes, got 0")
-  eq(with(function(t) t.name = ("n"):rep(65) end), "m.gguf: tensor 2: name: want 1 to 64 bytes, got 65")
+  eq(with(function(t) t.name = "" end), "m.gguf: tensor 2: name: want 1 to 64 bytes without a NUL, got 0")
+  eq(with(function(t) t.name = "a\0b" end), "m.gguf: tensor 2: name: want 1 to 64 bytes without a NUL, got 3")
+  eq(with(function(t) t.name = ("n"):rep(65) end), "m.gguf: tensor 2: name: want 1 to 64 bytes without a NUL, got 65")
   eq(with(function(t) t.name = "token_embd.weight" end),
     "m.gguf: token_embd.weight: want the tensor once, got it twice")
 end
@@ -252,7 +259,10 @@ function T.test_model_facts()
     "m.gguf: llama.vocab_size: want 40 (rows of token_embd.weight), got 41")
   eq(with("tokenizer.ggml.tokens", 9, u32(8) .. u64(1) .. str("a")),
     "m.gguf: tokenizer.ggml.tokens: want 40 (rows of token_embd.weight), got 1")
-  eq(with("split.count", 2, string.pack("<I2", 3)), "m.gguf: split.count: want 1 (split files are not read), got 3")
+  local one = "m.gguf: split.count: want 1 (split files are not read; merge the parts first), got "
+  eq(with("split.count", 2, string.pack("<I2", 3)), one .. "3")
+  eq(with("split.count", 8, str("x")), one .. '"x"')
+  eq(with("split.count", 2, "\0\0"), "")
   local f = mixtral()
   drop(f.kv, "llama.expert_count")
   drop(f.kv, "llama.block_count")
