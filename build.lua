@@ -46,7 +46,7 @@ local function quoted(...)
 end
 
 local function make_folder(path)
-  if os.execute(quoted("mkdir", "-p", path)) then return path end
+  if os.execute(quoted("mkdir", "-p", "--", path)) then return path end
   stop(1, "build.lua: ", path, ": want a folder to write to, got none\n")
 end
 
