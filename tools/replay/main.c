@@ -196,6 +196,7 @@ static void run_one(struct job *j, const char *sets, uint32_t n_set, const char 
     if (policy && o->predict >= 0) {
         ig_predict_init(&predictor, (enum predict_kind)o->predict, &j->t, j->train,
                         o->rule.max ? o->rule.max : o->distance);
+        predictor.least = o->least;
         conf.predictor = &predictor;
     }
     if (policy && o->rule.max) {

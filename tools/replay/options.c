@@ -24,6 +24,7 @@ static const char usage[] =
     "  --drop F:FROM:TO        link F times slower between these shares of the rows\n"
     "  --predict NAME          last history next token hybrid perfect\n"
     "  --distance N --width N  layers ahead; experts of each prediction (0: all)\n"
+    "  --least P               hybrid leaves out experts of a lower probability\n"
     "  --no-prefetch           predictions only reach the policy\n"
     "  --stride MIN:MAX[:WAIT:OVERLOAD:WINDOW]   the distance moves, from --distance\n"
     "  --recall                table of the predictors' recall at distance 1, 2, 4, 8 instead\n"
@@ -98,6 +99,9 @@ static int prediction(struct options *o, const char *opt, const char *v)
     } else if (!strcmp(opt, "--distance")) {
         if (!one(v, 1, IG_MAX_DIST, &d)) return bad(opt, v, "1..8");
         o->distance = (uint32_t)d;
+    } else if (!strcmp(opt, "--least")) {
+        if (!one(v, 0, 1, &d)) return bad(opt, v, "0..1");
+        o->least = (float)d;
     } else if (!strcmp(opt, "--width")) {
         if (!one(v, 0, 256, &d)) return bad(opt, v, "0..256");
         o->width = (uint32_t)d;
