@@ -91,7 +91,7 @@ static int machine(struct options *o, const char *opt, const char *v)
 
 static int prediction(struct options *o, const char *opt, const char *v)
 {
-    double d, s[5] = { 0, 0, 8, 24, 32 };
+    double d, s[5] = { 0, 0, 16, 8, 32 };
     if (!strcmp(opt, "--predict")) {
         for (int i = 0; i < N_PREDICT; i++)
             if (!strcmp(v, ig_predict_name[i])) o->predict = i;
@@ -162,7 +162,7 @@ int ig_options(struct options *o, int argc, char **argv)
     *o = (struct options){
         .n_pool = 3,
         .pool = { 3, 10, 20 },
-        .policies = "lru,lru2,decay,belady",
+        .policies = "lru,lru2,decay,echo,belady",
         .sets = "layers",
         .pin = 1,
         .order = -1,
