@@ -61,6 +61,36 @@ void ig_geometry_free(struct ig_xgeom *g)
     free((void *)(uintptr_t)g->first);
 }
 
+uint32_t ig_slots(const struct trace *t, double pool, uint32_t n_set)
+{
+    const uint32_t slots = (uint32_t)(pool / 100 * t->n_layer * t->n_expert + 1e-9);
+    return slots < n_set ? n_set : slots;
+}
+
+void ig_rows(struct run_rows *r, const struct trace *t, const uint8_t *docs, int decode,
+             uint32_t batch)
+{
+    *r = (struct run_rows){ .row = ig_zalloc(t->n_row, sizeof *r->row),
+                            .counted = ig_zalloc(t->n_row, 1),
+                            .batch = ig_zalloc(t->n_row, sizeof *r->batch) };
+    for (uint32_t d = 0; d < t->n_doc; d++) {
+        uint32_t first = 0; /* of the batch */
+        for (uint32_t i = 0; docs[d] && i < t->doc[d].tokens; i++) {
+            if (i == 0 || i >= t->doc[d].prompt || i - first >= batch) first = i;
+            r->batch[r->n - (i - first)]++;
+            r->counted[r->n] = !decode || i >= t->doc[d].prompt;
+            r->row[r->n++] = t->doc[d].first + i;
+        }
+    }
+}
+
+void ig_rows_free(struct run_rows *r)
+{
+    free(r->row);
+    free(r->counted);
+    free(r->batch);
+}
+
 /* -- the link */
 
 static void copy_done(struct sim *s)
