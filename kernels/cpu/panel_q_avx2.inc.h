@@ -14,7 +14,7 @@
  */
 enum { FN(RB) = 32 }; /* rows whose parts stay in L1: 16 KiB */
 
-static inline void FN(step)(float *acc, const WEIGHTS *w, __m256 dw, const ACTS *a,
+static inline void FN(step)(float *acc, const WEIGHTS *w, __m256 dw, ACTS const *a,
                             const struct ig_xq *x)
 {
     const __m256i s = _mm256_add_epi32(DOT(w, a), _mm256_set1_epi32(-ZERO * x->sum));
@@ -43,6 +43,7 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
     for (int t = 0; t < rb; t++) {
         for (int r = 0; r < IG_PANEL_ROWS; r += VL) {
             V s[4];
+            UNROLL
             for (int i = 0; i < 4; i++) s[i] = VADD(VLOAD(acc[t][i] + r), VLOAD(acc[t][i + 4] + r));
             VSTORE(y[t] + r, VADD(VADD(s[0], s[2]), VADD(s[1], s[3])));
         }

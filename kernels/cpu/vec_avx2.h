@@ -1,6 +1,13 @@
 /* vec_avx2.h -- the vector words of the *.inc.h bodies, 8 floats wide. */
 #include <immintrin.h>
 
+/* Before a loop whose trip count is a small constant and whose arrays should be registers. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #define VL            8
 #define V             __m256
 #define VZERO         _mm256_setzero_ps()
