@@ -44,6 +44,7 @@ struct q8_acts {
 
 static inline void unpack_q8_0(struct q8_weights *w, const uint8_t *p, int h)
 {
+    UNROLL
     for (int k = 0; k < 8; k++) {
         const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(p + 64 * k) + h);
         w->even[k] = _mm256_and_si256(v, _mm256_set1_epi16(255));
@@ -87,6 +88,7 @@ struct q4_weights {
 static inline void unpack_q4_0(struct q4_weights *w, const uint8_t *p, int h)
 {
     const __m256i low = _mm256_set1_epi8(15);
+    UNROLL
     for (int k = 0; k < 4; k++) {
         const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(p + 64 * k) + h);
         w->q[2 * k] = _mm256_and_si256(v, low);

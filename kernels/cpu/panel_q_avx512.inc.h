@@ -36,7 +36,13 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
     int b = 0;
     for (; b + IG_BLOCK_PARTS <= nb; b += IG_BLOCK_PARTS, p += IG_BLOCK_PARTS * TILE) {
         UNROLL
-        for (int i = 0; i < IG_BLOCK_PARTS; i++) acc[i] = FN(tile)(acc[i], p + i * TILE, x + b + i);
+        for (int i = 0; i < IG_BLOCK_PARTS; i++) {
+            UNROLL
+            for (int line = (i * TILE + 63) / 64; line * 64 < (i + 1) * TILE; line++) {
+                PREFETCH(p + line * 64);
+            }
+            acc[i] = FN(tile)(acc[i], p + i * TILE, x + b + i);
+        }
     }
     UNROLL
     for (int i = 0; i < IG_BLOCK_PARTS; i++) {
