@@ -4,8 +4,11 @@
  *
  * decode: one row of activations over more than 1.5 GB of panels, so that no cache
  * serves them; GB/s of weights with 1 and 2 threads, and the share of what plain
- * reading gives in the passes between (medians of interleaved passes).
- * prefill: 16, 64 and 256 rows; 2 * rows * columns * n / time, medians.
+ * reading gives in the passes between.  Passes of all cases take turns; on a shared
+ * machine the median tells about its load, the best pass about the kernel.
+ * prefill: 16, 64 and 256 rows; 2 * rows * columns * n / time, best passes.
+ *
+ * Set OMP_WAIT_POLICY=passive on a machine that others use too.
  *
  * Build: -O2 -fopenmp, no instruction-set flags; link kernels/ref and kernels/cpu.
  */
@@ -19,9 +22,9 @@
 #include "../kernels/math.h"
 #include "../kernels/panel.h"
 
-enum { REPS = 5, MAX_COLS = 14336, MAX_N = 256, MAX_CASES = 128 };
+enum { REPS = 7, MAX_COLS = 14336, MAX_N = 256, MAX_CASES = 128 };
 #define POOL_BYTES ((size_t)1600 << 20)
-#define PASS_BYTES ((size_t)200 << 20)
+#define PASS_BYTES ((size_t)96 << 20)
 
 static const struct shape {
     const char *name;
@@ -66,6 +69,12 @@ static double median(double *v)
     return v[REPS / 2];
 }
 
+static double best(double *v)
+{
+    qsort(v, REPS, sizeof *v, by_value);
+    return v[REPS - 1];
+}
+
 /* The pool's scales must be ordinary numbers, whatever format reads them: bytes 0x30..0x37
  * are small positive f32, f16 and bf16. */
 static int prepare(void)
@@ -86,18 +95,27 @@ static int prepare(void)
     return 1;
 }
 
-typedef uint64_t vec __attribute__((vector_size(16)));
-
-static void plain_read(const uint8_t *p, size_t bytes)
-{
-    vec s[4] = { { 0 } };
-    for (size_t i = 0; i + 256 <= bytes; i += 256) {
-        const vec *v = (const void *)(p + i);
-        for (int j = 0; j < 16; j++) s[j % 4] |= v[j];
+/* Plain reading, as wide as the machine can: narrower loads read less on some. */
+#define PLAIN_READ(name, isa, width, constraint)                                                   \
+    __attribute__((target(isa))) static void name(const uint8_t *p, size_t bytes)                  \
+    {                                                                                              \
+        typedef uint64_t vec __attribute__((vector_size(width)));                                  \
+        vec a = { 0 }, b = a, c = a, d = a;                                                        \
+        for (size_t i = 0; i + 4 * width <= bytes; i += 4 * width) {                               \
+            const vec *v = (const void *)(p + i);                                                  \
+            a |= v[0];                                                                             \
+            b |= v[1];                                                                             \
+            c |= v[2];                                                                             \
+            d |= v[3];                                                                             \
+        }                                                                                          \
+        a |= b | c | d;                                                                            \
+        __asm__ volatile("" : : constraint(a));                                                    \
     }
-    s[0] |= s[1] | s[2] | s[3];
-    __asm__ volatile("" : : "x"(s[0]));
-}
+PLAIN_READ(read_sse2, "sse2", 16, "x")
+PLAIN_READ(read_avx2, "avx2", 32, "x")
+PLAIN_READ(read_avx512, "avx512f", 64, "v")
+
+static void (*plain_read)(const uint8_t *p, size_t bytes) = read_sse2;
 
 /* One pass over `bytes` of panels from `base`; returns GB/s of weights. */
 static double pass(const struct bench_case *c, const uint8_t *base, size_t bytes, int threads)
@@ -109,6 +127,7 @@ static double pass(const struct bench_case *c, const uint8_t *base, size_t bytes
         x[t] = ig_fmt_cols(c->fmt) > 1 ? (const void *)(x_xq + t * c->shape->cols / 32)
                                        : (const void *)(x_float + t * c->shape->cols);
     }
+    (void)threads; /* unused without OpenMP */
     const double t0 = now();
 #pragma omp parallel num_threads(threads)
     {
@@ -180,15 +199,17 @@ static void decode(int argc, char **argv)
     c[0] = (struct bench_case){ .k = NULL };
     const int cases = 1 + collect(c + 1, 1, argc, argv);
     run(c, cases, PASS_BYTES);
-    printf("decode, GB/s of weights (share of plain reading)\n%-8s %-6s %-18s %16s %16s\n",
-           "variant", "format", "shape", "1 thread", "2 threads");
-    for (int t = 0; t < 2; t++) read[t] = median(c[0].got[t]);
-    printf("%-8s %-6s %-18s %16.1f %16.1f\n", "read", "-", "-", read[0], read[1]);
-    for (int i = 1; i < cases; i++) {
-        printf("%-8s %-6s %-18s", c[i].k->name, ig_fmt_name(c[i].fmt), c[i].shape->name);
+    printf(
+        "decode, GB/s of weights: median and best pass, and best as a share of best plain reading\n"
+        "%-8s %-6s %-18s %20s %20s\n",
+        "variant", "format", "shape", "1 thread", "2 threads");
+    for (int t = 0; t < 2; t++) read[t] = best(c[0].got[t]);
+    for (int i = 0; i < cases; i++) {
+        printf("%-8s %-6s %-18s", i ? c[i].k->name : "read", i ? ig_fmt_name(c[i].fmt) : "-",
+               i ? c[i].shape->name : "-");
         for (int t = 0; t < 2; t++) {
-            const double m = median(c[i].got[t]);
-            printf(" %9.1f (%3.0f%%)", m, 100 * m / read[t]);
+            const double m = median(c[i].got[t]), b = best(c[i].got[t]);
+            printf(" %8.1f %5.1f %3.0f%%", m, b, 100 * b / read[t]);
         }
         printf("\n");
     }
@@ -203,11 +224,11 @@ static void prefill(int argc, char **argv)
         cases = collect(c[k], counts[k], argc, argv);
         /* one pass is about the same work, whatever n: some 30 ms */
         for (int i = 0; i < cases; i++)
-            run(&c[k][i], 1, ((size_t)24 << 20) / (size_t)counts[k] * 4);
+            run(&c[k][i], 1, ((size_t)64 << 20) / (size_t)counts[k] + ((size_t)2 << 20));
     }
-    printf(
-        "prefill, GFLOP/s (2 a weight and row), 1 and 2 threads\n%-8s %-6s %-18s %15s %15s %15s\n",
-        "variant", "format", "shape", "n 16", "n 64", "n 256");
+    printf("prefill, GFLOP/s (2 a weight and row), best pass with 1 and 2 threads\n%-8s %-6s %-18s "
+           "%15s %15s %15s\n",
+           "variant", "format", "shape", "n 16", "n 64", "n 256");
     for (int i = 0; i < cases; i++) {
         const struct bench_case *a = &c[0][i];
         const double weights = 16.0 * (double)a->shape->cols /
@@ -215,7 +236,7 @@ static void prefill(int argc, char **argv)
         printf("%-8s %-6s %-18s", a->k->name, ig_fmt_name(a->fmt), a->shape->name);
         for (int k = 0; k < 3; k++) {
             const double scale = 2.0 * weights * counts[k];
-            printf(" %7.0f %7.0f", scale * median(c[k][i].got[0]), scale * median(c[k][i].got[1]));
+            printf(" %7.0f %7.0f", scale * best(c[k][i].got[0]), scale * best(c[k][i].got[1]));
         }
         printf("\n");
     }
@@ -223,6 +244,8 @@ static void prefill(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    if (ig_cpu_features() & IG_CPU_AVX2) plain_read = read_avx2;
+    if (ig_cpu_features() & IG_CPU_AVX512) plain_read = read_avx512;
     static const char *const parts[] = { "decode", "prefill" };
     if (!prepare()) {
         fprintf(stderr, "kernels: out of memory\n");
