@@ -24,7 +24,7 @@ static inline void FN(step)(float *acc, const WEIGHTS *w, __m256 dw, const ACTS 
 static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                      int rb)
 {
-    float acc[FN(RB)][IG_PARTS][IG_PANEL_ROWS];
+    float acc[FN(RB)][IG_BLOCK_PARTS][IG_PANEL_ROWS];
     memset(acc, 0, (size_t)rb * sizeof acc[0]);
     for (int b = 0; b < nb; b++, p += TILE) {
         WEIGHTS w[2];
@@ -33,7 +33,7 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
         const __m256 d0 = VLOAD_F16(p), d1 = VLOAD_F16(p + 16);
         for (int t = 0; t < rb; t++) {
             const struct ig_xq *xt = (const struct ig_xq *)x[t] + b;
-            float *to = acc[t][b % IG_PARTS];
+            float *to = acc[t][b % IG_BLOCK_PARTS];
             ACTS a;
             PREPARE(&a, xt);
             FN(step)(to, &w[0], d0, &a, xt);

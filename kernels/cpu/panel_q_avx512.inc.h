@@ -32,16 +32,16 @@ static inline __m512 FN(tile)(__m512 acc, const uint8_t *p, const struct ig_xq *
 
 static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq *x, int nb)
 {
-    __m512 acc[IG_PARTS];
+    __m512 acc[IG_BLOCK_PARTS];
 #pragma GCC unroll 8
-    for (int i = 0; i < IG_PARTS; i++) acc[i] = VZERO;
+    for (int i = 0; i < IG_BLOCK_PARTS; i++) acc[i] = VZERO;
     int b = 0;
-    for (; b + IG_PARTS <= nb; b += IG_PARTS, p += IG_PARTS * TILE) {
+    for (; b + IG_BLOCK_PARTS <= nb; b += IG_BLOCK_PARTS, p += IG_BLOCK_PARTS * TILE) {
 #pragma GCC unroll 8
-        for (int i = 0; i < IG_PARTS; i++) acc[i] = FN(tile)(acc[i], p + i * TILE, x + b + i);
+        for (int i = 0; i < IG_BLOCK_PARTS; i++) acc[i] = FN(tile)(acc[i], p + i * TILE, x + b + i);
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < IG_PARTS; i++) {
+    for (int i = 0; i < IG_BLOCK_PARTS; i++) {
         if (b + i < nb) acc[i] = FN(tile)(acc[i], p + i * TILE, x + b + i);
     }
 #pragma GCC unroll 4
@@ -54,15 +54,15 @@ enum { FN(RB) = 32 }; /* rows whose parts stay in L1: 16 KiB */
 static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                      int rb)
 {
-    __m512 acc[FN(RB)][IG_PARTS];
+    __m512 acc[FN(RB)][IG_BLOCK_PARTS];
     for (int t = 0; t < rb; t++)
-        for (int i = 0; i < IG_PARTS; i++) acc[t][i] = VZERO;
+        for (int i = 0; i < IG_BLOCK_PARTS; i++) acc[t][i] = VZERO;
     for (int b = 0; b < nb; b++, p += TILE) {
         __m512i w[8];
         UNPACK(w, p + 32);
         const __m512 dw = VLOAD_F16(p);
         for (int t = 0; t < rb; t++) {
-            __m512 *a = &acc[t][b % IG_PARTS];
+            __m512 *a = &acc[t][b % IG_BLOCK_PARTS];
             *a = FN(step)(*a, w, dw, (const struct ig_xq *)x[t] + b);
         }
     }

@@ -125,7 +125,7 @@ static void panels_are_near_exact(void **state)
         make_acts(x, xp, fmt, cols, 1, PLAIN);
         panel_y y[1];
         ig_kernels_ref.panel[f](y, panel.p, xp, cols, 1);
-        const int chain = (blocks ? cols / 32 : cols) / IG_PARTS + 6;
+        const int chain = blocks ? cols / 32 / IG_BLOCK_PARTS + 6 : cols / IG_FLOAT_PARTS + 6;
         float *w = malloc((size_t)cols * sizeof *w);
         for (int r = 0; r < PR; r++) {
             double exact = 0, size = 0;
