@@ -31,9 +31,9 @@ UNITS      := $(filter-out $(PLAN_UNITS),$(patsubst tests/c/%_test.c,%,$(wildcar
 FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -lm
 
-$(T)/%_test: tests/c/%_test.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+$(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -iquote tests/c -o $@ $< $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) -o $@ $< $(filter-out %/main.o,$(PLAN_OBJ)) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(T)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
