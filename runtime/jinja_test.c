@@ -89,7 +89,7 @@ static int compare_test(struct ig_jctx *c, const char *name, const struct ig_jv 
 int ig_jtest(struct ig_jctx *c, const char *name, const struct ig_jv *v,
              const struct ig_jargs *args, int *out)
 {
-    int64_t i;
+    int64_t i = 0;
     const int known = type_test(name, v);
     *out = 0;
     if (known >= 0) {
