@@ -15,13 +15,32 @@ static inline void quant_nibbles(QI w[8], const uint8_t *p)
     }
 }
 
-/* A plane of one bit becomes bit `to` of every code, to >= 2. */
-static inline void quant_add_bit(QI w[8], const uint8_t *p, const int to)
+/* A plane of one bit becomes bit 4, or bit 2, of every code.  (Shifts are written out: the
+ * two compilers want constants, of different types.) */
+static inline void quant_add_bit4(QI w[8], const uint8_t *p)
 {
-    const QI bit = QSET8((char)(1 << to)), v = QLOAD(p);
-#pragma GCC unroll 8
-    for (int t = 0; t < 8; t++)
-        w[t] = QOR_AND(w[t], t < to ? QSHL16(v, to - t) : QSHR16(v, t - to), bit);
+    const QI bit = QSET8(16), v = QLOAD(p);
+    w[0] = QOR_AND(w[0], QSHL16(v, 4), bit);
+    w[1] = QOR_AND(w[1], QSHL16(v, 3), bit);
+    w[2] = QOR_AND(w[2], QSHL16(v, 2), bit);
+    w[3] = QOR_AND(w[3], QSHL16(v, 1), bit);
+    w[4] = QOR_AND(w[4], v, bit);
+    w[5] = QOR_AND(w[5], QSHR16(v, 1), bit);
+    w[6] = QOR_AND(w[6], QSHR16(v, 2), bit);
+    w[7] = QOR_AND(w[7], QSHR16(v, 3), bit);
+}
+
+static inline void quant_add_bit2(QI w[8], const uint8_t *p)
+{
+    const QI bit = QSET8(4), v = QLOAD(p);
+    w[0] = QOR_AND(w[0], QSHL16(v, 2), bit);
+    w[1] = QOR_AND(w[1], QSHL16(v, 1), bit);
+    w[2] = QOR_AND(w[2], v, bit);
+    w[3] = QOR_AND(w[3], QSHR16(v, 1), bit);
+    w[4] = QOR_AND(w[4], QSHR16(v, 2), bit);
+    w[5] = QOR_AND(w[5], QSHR16(v, 3), bit);
+    w[6] = QOR_AND(w[6], QSHR16(v, 4), bit);
+    w[7] = QOR_AND(w[7], QSHR16(v, 5), bit);
 }
 
 /* A plane of two bits becomes bits 4 and 5. */
@@ -69,7 +88,7 @@ static const uint8_t mxfp4_above[16] = { 12, 13, 14, 15, 16, 18, 20, 24, 12, 11,
 static inline void quant_unpack_q5(QI w[8], const uint8_t *p)
 {
     quant_nibbles(w, p);
-    quant_add_bit(w, p + 256, 4);
+    quant_add_bit4(w, p + 256);
 }
 
 static inline void quant_unpack_q6(QI w[8], const uint8_t *p)
@@ -81,7 +100,7 @@ static inline void quant_unpack_q6(QI w[8], const uint8_t *p)
 static inline void quant_unpack_q3(QI w[8], const uint8_t *p)
 {
     quant_pairs(w, p);
-    quant_add_bit(w, p + 128, 2);
+    quant_add_bit2(w, p + 128);
 }
 
 /* E8M0 of doubled codes: 2^(e - 128); the first two are denormal. */
