@@ -47,15 +47,15 @@ FN(load)(struct FN(block) *b, const uint8_t *tile, const int8_t *sc, int j, int 
 static inline __attribute__((always_inline)) V FN(step)(V acc, const struct FN(block) *b,
                                                         const struct ig_xq *x)
 {
-    int32_t q[8];
-    memcpy(q, x->q, sizeof q);
-    QI s = quant_dot4(b->w, q, BITS), s1 = quant_dot4(b->w + 4, q + 4, BITS);
+    QI s = quant_dot4(b->w, x->q, BITS), s1 = quant_dot4(b->w + 4, x->q + 16, BITS);
 #if SUBS == 2
-    const QI one[4] = { QSET8(1), QSET8(1), QSET8(1), QSET8(1) };
-    const QI x0 = quant_dot4(one, q, BITS), x1 = QSUB(QSET32(x->sum), x0);
+    /* the activations' own sums by halves: of x for minima, else of ZERO * x */
+    enum { EACH = ZERO ? ZERO : 1 };
+    const QI each[4] = { QSET8(EACH), QSET8(EACH), QSET8(EACH), QSET8(EACH) };
+    const QI x0 = quant_dot4(each, x->q, BITS), x1 = QSUB(QSET32(EACH * x->sum), x0);
 #if ZERO
-    s = QSUB(s, QMUL(x0, QSET32(ZERO)));
-    s1 = QSUB(s1, QMUL(x1, QSET32(ZERO)));
+    s = QSUB(s, x0);
+    s1 = QSUB(s1, x1);
 #endif
     s = QADD(QMUL(s, b->sc[0]), QMUL(s1, b->sc[1]));
 #else

@@ -21,17 +21,26 @@
 #define QCHOOSE(k, a, b) _mm256_blendv_epi8(b, a, k) /* k ? a : b */
 #define QSHLV32(a, n)   _mm256_sllv_epi32(a, n)
 
-/* Sums of 16 columns by row: w unsigned, below 2^bits; q four signed bytes each.
+/* Four activations for every row. */
+static inline __m256i quant_x4(const int8_t *q)
+{
+    int32_t v;
+    memcpy(&v, q, sizeof v);
+    return _mm256_set1_epi32(v);
+}
+#define QX4(q) quant_x4(q)
+
+/* Sums of 16 columns by row: w unsigned, below 2^bits.
  * vpmaddubsw's pairs stay below 2 * 31 * 128 * 4 = 31744 over four vectors of 5 bits,
  * 2 * 63 * 128 * 2 = 32256 over two of 6; 8 bits are widened first. */
-static inline QI quant_dot4(const QI w[4], const int32_t q[4], int bits)
+static inline QI quant_dot4(const QI w[4], const int8_t q[16], int bits)
 {
     const QI one = _mm256_set1_epi16(1);
     QI p[4];
     if (bits > 6) {
         QI s = _mm256_setzero_si256();
         for (int k = 0; k < 4; k++) {
-            const QI x = QSET32(q[k]);
+            const QI x = QX4(q + 4 * k);
             const QI even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
             const QI odd = _mm256_srai_epi16(x, 8);
             s = QADD(s, _mm256_madd_epi16(_mm256_and_si256(w[k], _mm256_set1_epi16(255)), even));
@@ -40,7 +49,7 @@ static inline QI quant_dot4(const QI w[4], const int32_t q[4], int bits)
         return s;
     }
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; k++) p[k] = _mm256_maddubs_epi16(w[k], QSET32(q[k]));
+    for (int k = 0; k < 4; k++) p[k] = _mm256_maddubs_epi16(w[k], QX4(q + 4 * k));
     p[0] = _mm256_add_epi16(p[0], p[1]);
     p[2] = _mm256_add_epi16(p[2], p[3]);
     if (bits < 6) return _mm256_madd_epi16(_mm256_add_epi16(p[0], p[2]), one);

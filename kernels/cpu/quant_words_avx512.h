@@ -21,12 +21,22 @@
 #define QCHOOSE(k, a, b) _mm512_mask_mov_epi32(b, k, a) /* k ? a : b */
 #define QSHLV32(a, n)   _mm512_sllv_epi32(a, n)
 
-/* Sums of 16 columns by row: w unsigned, below 2^bits; q four signed bytes each. */
-static inline QI quant_dot4(const QI w[4], const int32_t q[4], int bits)
+/* Four activations for every row, broadcast from memory: through a register it would cost
+ * a shuffle. */
+static inline __m512i quant_x4(const int8_t *q)
+{
+    int32_t v;
+    memcpy(&v, q, sizeof v);
+    return _mm512_set1_epi32(v);
+}
+#define QX4(q) quant_x4(q)
+
+/* Sums of 16 columns by row: w unsigned, below 2^bits. */
+static inline QI quant_dot4(const QI w[4], const int8_t q[16], int bits)
 {
     (void)bits;
     QI s = _mm512_setzero_si512();
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; k++) s = _mm512_dpbusd_epi32(s, w[k], QSET32(q[k]));
+    for (int k = 0; k < 4; k++) s = _mm512_dpbusd_epi32(s, w[k], QX4(q + 4 * k));
     return s;
 }

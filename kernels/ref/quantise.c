@@ -108,28 +108,27 @@ static int code_of(const struct ig_qfmt *f, float x)
 }
 
 /* The scale d, x ~ d * v, of least error; may be negative, so that the extreme value
- * takes the longer side. */
+ * takes the longer side.  In units of the extreme value, so that squares stay finite. */
 static float fit_scale(const struct fit *a)
 {
-    const float most = extreme(a->x, a->n);
-    const float side = a->f->book ? -127.0f : -(float)a->f->zero;
-    float best = 0.0f, score = -1.0f;
-    if (fabsf(most) < 1e-30f) return 0.0f;
+    const float most = extreme(a->x, a->n), unit = inverse(most);
+    const float side = a->f->book ? -127.0f : -(float)a->f->zero, step = a->f->book ? 0.8f : 0.1f;
+    float best = 1.0f / side, score = -1.0f;
+    if (unit == 0.0f) return 0.0f;
     for (int k = -TRIES; k <= TRIES; k++) {
-        const float inv = (side + 0.1f * (float)k * (a->f->book ? 8.0f : 1.0f)) / most;
         float xv = 0.0f, vv = 0.0f;
         for (int i = 0; i < a->n; i++) {
-            const float v = (float)ig_qvalue(a->f, code_of(a->f, a->x[i] * inv));
-            const float w = a->x[i] * a->x[i] * v;
-            xv += w * a->x[i];
-            vv += w * v;
+            const float x = a->x[i] * unit;
+            const float v = (float)ig_qvalue(a->f, code_of(a->f, x * (side + step * (float)k)));
+            xv += x * x * x * v;
+            vv += x * x * v * v;
         }
-        if (vv > 0.0f && xv * xv / vv > score) {
+        if (vv > 0.0f && xv * xv > score * vv) {
             score = xv * xv / vv;
             best = xv / vv;
         }
     }
-    return isfinite(best) ? best : most / side;
+    return best * most;
 }
 
 /* x ~ d * q - m with q in 0..top and m >= 0. */
@@ -142,7 +141,7 @@ static void fit_range(const float *x, int n, int top, float *d, float *m)
     }
     *d = (hi - lo) / (float)top;
     *m = -lo;
-    if (!(*d > 1e-30f)) {
+    if (inverse(*d) == 0.0f) {
         *d = 0.0f;
         return;
     }
