@@ -90,7 +90,15 @@ $(OUT)/obj$(FLAVOR)/%.o: %.c $(OUT)/config.h
 include tests/tests.mk
 
 setup:
-	tools/setup.sh
+	@tools/setup.sh
+
+# A small real model, from the file in the repository to a story.
+DEMO := out/demo/tiny-mixtral
+demo: setup
+	@$(LUA) build.lua tests/data/tiny-mixtral.gguf this --set id=demo
+	@$(MAKE) ID=demo build
+	@[ -f $(DEMO).ingot ] || $(DEMO) pack tests/data/tiny-mixtral.gguf -o $(DEMO).ingot
+	$(DEMO) run -p "The old house stood at the end of the lane, and" -n 200 --temp 0.8 --top-p 0.95
 
 install: build
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/$(BINARY)

@@ -1,7 +1,7 @@
 -- build.lua MODEL HW [options] -- cast one model and one machine into a C source tree.
 --
--- The only Lua that reads, writes, prints or exits; gen/ is values in, values out.
--- Exit codes: 0 done, 1 problems in the inputs, 2 bad usage.
+-- The only Lua that reads, writes, prints or exits (0 done, 1 problems in the inputs,
+-- 2 bad usage); gen/ is values in, values out.
 
 if tonumber(_VERSION:match("%d+%.%d+")) < 5.4 then
   io.stderr:write("build.lua: want Lua 5.4 or newer (lua5.4 on Debian and Ubuntu), got ", _VERSION, "\n")
@@ -39,50 +39,57 @@ local function write(path, text)
   end
 end
 
-local function shell(...)
+local function quoted(...)
   local words = {}
   for i, word in ipairs { ... } do words[i] = "'" .. word:gsub("'", "'\\''") .. "'" end
-  return os.execute(table.concat(words, " "))
+  return table.concat(words, " ")
+end
+
+local function make_folder(path)
+  if os.execute(quoted("mkdir", "-p", "--", path)) then return path end
+  stop(1, "build.lua: ", path, ": want a folder to write to, got none\n")
 end
 
 -- hw/this.lua, made by compiling and running tools/probe.c.
 local function this_machine(request, out)
-  local this, tool = root .. "hw/this.lua", out .. "/probe"
+  local this, tool = root .. "hw/this.lua", make_folder(out) .. "/probe"
   if not request.probe and slurp(this) then return this end
-  if shell("mkdir", "-p", out)
-      and shell(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool, root .. "tools/probe.c")
-      and shell(tool, this .. ".tmp", out) and os.rename(this .. ".tmp", this) then
-    return this
+  if os.execute(quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool, root .. "tools/probe.c")) then
+    local pipe = io.popen(quoted(tool, out))
+    local profile = pipe:read("a")
+    if pipe:close() then write(this, profile) return this end
   end
-  os.remove(this .. ".tmp")
   stop(1, "build.lua: this: want tools/probe.c to compile and measure, got a failure\n")
 end
 
 -- What gen/describe.lua wants to know about a MODEL or HW.
 local function input(path, problems)
-  local given, file, err = { id = describe.id_of(path), file = describe.banner_of(path) }, nil, nil
+  local given, file, why = { id = describe.id_of(path), file = describe.banner_of(path) }
   if path:find("%.gguf$") then
-    file, err = io.open(path, "rb")
+    file, why = io.open(path, "rb")
     given.size = file and file:seek("end")
     given.read = given.size and function(n) return file:seek("set") and file:read(n) or "" end
   elseif path:find("%.lua$") then
-    given.text, err = slurp(path)
+    given.text, why = slurp(path)
     if not given.text then given.text = slurp(root .. path) end
   else
-    given.file = given.file .. "/config.json"
-    given.text, err = slurp(path .. "/config.json")
-    given.json = require "dkjson"
+    local found, json = pcall(require, "dkjson")
+    if not found then stop(1, "build.lua: config.json: want the Lua module dkjson (lua-dkjson), got none\n") end
+    given.file, given.json = given.file .. "/config.json", json
+    given.text, why = slurp(path .. "/config.json")
   end
-  if not (given.text or given.read) then
-    problems[#problems + 1] = ("%s: text: want a readable description, got: %s"):format(given.file, err)
-  elseif not given.id then
-    problems[#problems + 1] = ("%s: name: want letters or digits to make an id of, got none"):format(path)
-  end
+  problems[#problems + 1] = describe.complaint(given, why)
   return given
 end
 
 local function stop_if(problems)
-  if #problems > 0 then stop(1, table.concat(problems, "\n"), "\n") end
+  return #problems == 0 or stop(1, table.concat(problems, "\n"), "\n")
+end
+
+local function texts_of(paths)
+  local texts = {}
+  for i, path in ipairs(paths) do texts[i] = { path = path, text = assert(slurp(root .. path)) } end
+  return texts
 end
 
 local function main(request)
@@ -96,19 +103,13 @@ local function main(request)
 
   local p, reasons = plan.plan { model = model, hw = hw, opts = opts, model_id = model_in.id,
     hw_id = hw_in.id, model_file = model_in.file, hw_file = hw_in.file }
-  if not p then stop_if(reasons) end
-  local function texts_of(paths)
-    local texts = {}
-    for i, path in ipairs(paths) do texts[i] = { path = path, text = assert(slurp(root .. path)) } end
-    return texts
-  end
+  stop_if(reasons)
   local templates = texts_of(sources.templates)
   local hash = emit.plan_hash(p, texts_of(sources.modules), templates)
   if request.explain then return io.write(emit.explain(p, hash)) end
   if request.dump then return io.write(emit.dump(p, hash)) end
 
-  local folder = out .. "/" .. p.id
-  if not shell("mkdir", "-p", folder) then stop(1, "build.lua: ", folder, ": want a folder, got none\n") end
+  local folder = make_folder(out .. "/" .. p.id)
   for _, file in ipairs(emit.files(p, hash, templates)) do write(folder .. "/" .. file.name, file.text) end
   write(out .. "/active.mk", emit.active(p))
   for _, note in ipairs(p.notes) do io.stderr:write("note: ", note, "\n") end

@@ -41,6 +41,9 @@ function M.parse(argv)
     i = i + 1
   end
   if #names ~= 2 then return nil, ("MODEL HW: want two names, got %d"):format(#names) end
+  if names[2] ~= "this" and not names[2]:find("%.lua$") then
+    return nil, ("HW: want hw/NAME.lua or `this`, got %s"):format(names[2])
+  end
   if request.explain and request.dump then return nil, "--explain: want it without --dump, got both" end
   if request.probe and names[2] ~= "this" then
     return nil, ("--probe: want HW `this`, got %s"):format(names[2])

@@ -8,6 +8,7 @@ local hf = require "gen.hf"
 local hw = require "gen.hw"
 local load_text = require "gen.load"
 local model = require "gen.model"
+local schema = require "gen.schema"
 
 local M = {}
 
@@ -22,6 +23,15 @@ end
 function M.banner_of(path)
   local trimmed = path:gsub("/+$", "")
   return trimmed:match("models/[^/]*%.lua$") or trimmed:match("hw/[^/]*%.lua$") or trimmed:match("[^/]*$")
+end
+
+--- What is wrong with an input before anything in it is looked at, or nil.
+function M.complaint(input, why)
+  if not (input.text or input.read) then
+    return schema.problem(input.file, "text", "a readable description", why)
+  elseif not input.id then
+    return schema.problem(input.file, "name", "letters or digits to make an id of", "none")
+  end
 end
 
 local function from_lua(input, word, check, problems)

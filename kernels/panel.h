@@ -24,10 +24,10 @@
 
 #include "kernels.h"
 
-const char *ig_fmt_name(enum ig_fmt fmt);            /* "q8_0" */
-int ig_fmt_cols(enum ig_fmt fmt);                    /* columns must be a multiple: 1, 32 or 256 */
-size_t ig_fmt_row_bytes(enum ig_fmt fmt, int cols);  /* one standard row */
-size_t ig_panel_bytes(enum ig_fmt fmt, int cols);    /* one packed panel */
+const char *ig_fmt_name(enum ig_fmt fmt);           /* "q8_0" */
+int ig_fmt_cols(enum ig_fmt fmt);                   /* columns must be a multiple: 1, 32, 256 */
+size_t ig_fmt_row_bytes(enum ig_fmt fmt, int cols); /* one standard row */
+size_t ig_panel_bytes(enum ig_fmt fmt, int cols);   /* one packed panel */
 
 /* No magnitude above this survives ig_row_from_f32. */
 float ig_fmt_most(enum ig_fmt fmt);

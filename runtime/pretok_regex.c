@@ -8,6 +8,7 @@
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tokenizer_int.h"
+#include "pretok_unicode.h"
 #include <pcre2.h>
 #include <stdlib.h>
 
@@ -27,7 +28,7 @@ struct rewrite {
     struct ig_tok_text out;
     size_t atom; /* where the last atom starts in out, for {n,m}+ */
     size_t open[64];
-    int depth;
+    int depth, counting; /* groups; inside {n,m} */
     struct ig_why *why;
 };
 
@@ -36,6 +37,40 @@ static int put(struct rewrite *r, const char *s) { return ig_text_put(&r->out, s
 static enum ig_err refuse(struct rewrite *r, const char *what)
 {
     return ig_fail(r->why, IG_BAD_FILE, "pattern: %s at byte %zu is not supported", what, r->i);
+}
+
+/* \p{Name}, \P{Name}, \p{^Name}, \pL; r->i is behind the p. */
+static enum ig_err rewrite_property(struct rewrite *r, int negated, int in_class)
+{
+    char name[32];
+    size_t n = 1;
+    const char *more = NULL, *p = r->in + r->i;
+    if (r->i >= r->n) return refuse(r, "a property without a name");
+    if (*p == '{') {
+        const char *end = memchr(p, '}', r->n - r->i);
+        if (!end || end - p > 30) return refuse(r, "this property");
+        r->i += (size_t)(end - p) + 1;
+        p++;
+        if (*p == '^') {
+            negated = !negated;
+            p++;
+        }
+        n = (size_t)(end - p);
+    } else {
+        r->i++;
+    }
+    memcpy(name, p, n);
+    name[n] = 0;
+    for (size_t i = 0; i < sizeof pretok_unicode / sizeof *pretok_unicode; i++)
+        if (!strcmp(name, pretok_unicode[i].property)) more = pretok_unicode[i].more;
+    if (more && negated && in_class) more = NULL; /* a class cannot say it */
+    const int wrap = more && !in_class;
+    const int ok = put(r, !wrap     ? ""
+                          : negated ? "[^"
+                                    : "[") &&
+                   put(r, negated && !wrap ? "\\P{" : "\\p{") && put(r, name) && put(r, "}") &&
+                   (!more || put(r, more)) && (!wrap || put(r, "]"));
+    return ok ? IG_OK : ig_fail(r->why, IG_NO_MEM, "out of memory");
 }
 
 /* One escape.  \s, \w and \h differ: PCRE2's \s takes U+180E, its \w lacks marks, its \h is
@@ -80,14 +115,17 @@ static enum ig_err rewrite_escape(struct rewrite *r, int in_class)
     case 'Q':
     case 'E':
         return refuse(r, "this escape");
+    case 'p':
+    case 'P':
+        return rewrite_property(r, c == 'P', in_class);
     default: {
         const char two[3] = { '\\', c, 0 };
         ok = ig_text_put(&r->out, two, 2, 0);
-        if ((c == 'p' || c == 'P' || c == 'x') && r->i < r->n && r->in[r->i] == '{')
-            while (ok && r->i < r->n) {
-                ok = ig_text_put(&r->out, r->in + r->i, 1, 0);
-                if (r->in[r->i++] == '}') break;
-            }
+        while (ok && c == 'x' && r->i < r->n) { /* \x{...}: its braces are no quantifier */
+            if (r->in[r->i] != '{' && r->in[r->i - 1] == 'x') break;
+            ok = ig_text_put(&r->out, r->in + r->i, 1, 0);
+            if (r->in[r->i++] == '}') break;
+        }
     }
     }
     return ok ? IG_OK : ig_fail(r->why, IG_NO_MEM, "out of memory");

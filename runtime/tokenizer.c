@@ -56,7 +56,7 @@ static enum ig_err encode_level(struct ig_encoder *e, int set, const struct ig_t
     size_t from = 0, start, end;
     int32_t id;
     enum ig_err err = IG_OK;
-    while (!err && ig_added_next(e->tok, set, x, from, &start, &end, &id)) {
+    while (!err && ig_added_next(e, set, x, from, &start, &end, &id)) {
         err = encode_piece(e, set, x, from, start, first && from == 0);
         if (!err && !IG_PUSH(e->ids, id)) err = no_mem(e->why);
         from = end;

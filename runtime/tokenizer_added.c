@@ -22,16 +22,6 @@ static size_t bound(const struct ig_tokenizer *t, size_t lo, size_t hi, uint32_t
     return lo;
 }
 
-/* Letters, marks, digits and connectors, near enough to \w: tokens that must stand alone are
- * words of letters. */
-static int is_word(uint32_t cp)
-{
-    return cp == '_' || (cp >= '0' && cp <= '9') || (cp >= 'A' && cp <= 'Z') ||
-           (cp >= 'a' && cp <= 'z') ||
-           (cp >= 0xaa && cp != 0xd7 && cp != 0xf7 && !ig_utf8_is_space(cp) &&
-            !(cp >= 0x2000 && cp < 0x2c00) && !(cp >= 0x3000 && cp < 0x3005) && cp < 0xe000);
-}
-
 static size_t prev_char(const struct ig_tok_text *x, size_t at, uint32_t *cp)
 {
     size_t i = at - 1;
@@ -40,18 +30,20 @@ static size_t prev_char(const struct ig_tok_text *x, size_t at, uint32_t *cp)
     return i;
 }
 
-static int stands_alone(const struct ig_tok_text *x, size_t start, size_t end)
+/* Whether the character of x at `at` belongs to a word. */
+static int is_word(struct ig_encoder *e, const struct ig_tok_text *x, size_t at)
+{
+    size_t start, end;
+    uint32_t cp;
+    const size_t n = (size_t)ig_utf8_decode(x->p + at, x->n - at, &cp);
+    return ig_regex_next(e, e->tok->word, x->p + at, n, 0, &start, &end) == 1;
+}
+
+static int stands_alone(struct ig_encoder *e, const struct ig_tok_text *x, size_t start, size_t end)
 {
     uint32_t cp;
-    if (start > 0) {
-        prev_char(x, start, &cp);
-        if (is_word(cp)) return 0;
-    }
-    if (end < x->n) {
-        ig_utf8_decode(x->p + end, x->n - end, &cp);
-        if (is_word(cp)) return 0;
-    }
-    return 1;
+    if (start > 0 && is_word(e, x, prev_char(x, start, &cp))) return 0;
+    return end == x->n || !is_word(e, x, end);
 }
 
 /* The longest token of the range that starts at `at`: its index, or -1. */
@@ -77,9 +69,10 @@ static int64_t longest(const struct ig_tokenizer *t, int set, const struct ig_to
     return best;
 }
 
-int ig_added_next(const struct ig_tokenizer *t, int set, const struct ig_tok_text *x, size_t from,
+int ig_added_next(struct ig_encoder *enc, int set, const struct ig_tok_text *x, size_t from,
                   size_t *start, size_t *end, int32_t *id)
 {
+    const struct ig_tokenizer *t = enc->tok;
     for (size_t i = from; i < x->n;) {
         const int64_t k = longest(t, set, x, i);
         if (k < 0) {
@@ -89,7 +82,7 @@ int ig_added_next(const struct ig_tokenizer *t, int set, const struct ig_tok_tex
         const struct ig_tok_added *a = &t->added[k];
         size_t s = i, e = i + a->text.bytes;
         uint32_t cp;
-        if ((a->flags & IG_ADD_SINGLE_WORD) && !stands_alone(x, s, e)) {
+        if ((a->flags & IG_ADD_SINGLE_WORD) && !stands_alone(enc, x, s, e)) {
             i = e;
             continue;
         }

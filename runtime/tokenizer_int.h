@@ -166,6 +166,7 @@ struct ig_tokenizer {
     int32_t byte_id[256];      /* the token of a byte (byte level or fallback), -1: none */
     uint32_t added_first[2][257]; /* range of added tokens by first byte */
     struct ig_regex *regex[IG_TOK_MAX_STEP];
+    struct ig_regex *word; /* \w, when some added token must stand alone */
     uint32_t n_vocab;
     double unk_score;
 };
@@ -236,7 +237,7 @@ int ig_regex_next(struct ig_encoder *e, const struct ig_regex *re, const char *t
 void ig_regex_done(struct ig_encoder *e);
 
 /* tokenizer_added.c: the next added token of set (0 raw, 1 normalised) in text[from..n). */
-int ig_added_next(const struct ig_tokenizer *t, int set, const struct ig_tok_text *text,
+int ig_added_next(struct ig_encoder *e, int set, const struct ig_tok_text *text,
                   size_t from, size_t *start, size_t *end, int32_t *id);
 
 /* tokenizer_norm.c */

@@ -131,6 +131,10 @@ static enum ig_err check_added(struct ig_tokenizer *t, struct ig_why *why)
             !ig_utf8_valid(t->text + a->text.off, a->text.bytes) || a->id >= t->head->n_tok)
             return bad(why, "an added token has no text or no id");
         if (!set) t->n_raw++;
+        if ((a->flags & IG_ADD_SINGLE_WORD) && !t->word) {
+            const enum ig_err err = ig_regex_compile(&t->word, "\\w", 2, why);
+            if (err) return err;
+        }
         if (i > 0) {
             const int before = (t->added[i - 1].flags & IG_ADD_NORMALIZED) != 0;
             if (before > set || (before == set && compare(t, t->added[i - 1].text, a->text) >= 0))
@@ -351,6 +355,7 @@ void ig_tok_free(struct ig_tokenizer *t)
 {
     if (!t) return;
     for (int i = 0; i < IG_TOK_MAX_STEP; i++) ig_regex_free(t->regex[i]);
+    ig_regex_free(t->word);
     free(t->hash);
     free(t->pair);
     free(t->rank);

@@ -35,7 +35,7 @@ FN(load)(struct FN(block) *b, const uint8_t *tile, const int8_t *sc, int j, int 
 #if MIN
     b->m = VLOAD_F16(tile + 2 * IG_PANEL_ROWS + 2 * VL * h);
 #endif
-#pragma GCC unroll 2
+    UNROLL
     for (int i = 0; i < SUBS; i++) {
         b->sc[i] = QROWS8(sc + (j * SUBS + i) * IG_PANEL_ROWS + VL * h);
 #if MIN == 2
@@ -93,17 +93,22 @@ static inline const int8_t *FN(scales)(int8_t buffer[512], const uint8_t *tile)
 
 static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq *x, int nb)
 {
-    V acc[IG_PARTS][FN(HALVES)];
+    V acc[IG_BLOCK_PARTS][FN(HALVES)];
     int8_t buffer[512];
-#pragma GCC unroll 8
-    for (int i = 0; i < IG_PARTS; i++)
+    UNROLL
+    for (int i = 0; i < IG_BLOCK_PARTS; i++)
         for (int h = 0; h < FN(HALVES); h++) acc[i][h] = VZERO;
     int b = 0;
-    for (; b + IG_PARTS <= nb; b += IG_PARTS, p += IG_PARTS / BLOCKS * TILE) {
+    for (; b + IG_BLOCK_PARTS <= nb; b += IG_BLOCK_PARTS, p += IG_BLOCK_PARTS / BLOCKS * TILE) {
         const int8_t *sc = FN(scales)(buffer, p);
-#pragma GCC unroll 8
-        for (int i = 0; i < IG_PARTS; i++) {
-#pragma GCC unroll 2
+        UNROLL
+        for (int i = 0; i < IG_BLOCK_PARTS; i++) {
+            enum { EACH = TILE / BLOCKS };
+            UNROLL
+            for (int line = (i * EACH + 63) / 64; line * 64 < (i + 1) * EACH; line++) {
+                PREFETCH(p + line * 64);
+            }
+            UNROLL
             for (int h = 0; h < FN(HALVES); h++) {
                 struct FN(block) w;
                 FN(load)(&w, p + i / BLOCKS * TILE, sc, i % BLOCKS, h);
@@ -112,8 +117,8 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
         }
     }
 #if BLOCKS == 1
-#pragma GCC unroll 8
-    for (int i = 0; i < IG_PARTS; i++) {
+    UNROLL
+    for (int i = 0; i < IG_BLOCK_PARTS; i++) {
         if (b + i >= nb) break;
         for (int h = 0; h < FN(HALVES); h++) {
             struct FN(block) w;
@@ -124,7 +129,7 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
 #endif
     for (int h = 0; h < FN(HALVES); h++) {
         V s[4];
-#pragma GCC unroll 4
+        UNROLL
         for (int i = 0; i < 4; i++) s[i] = VADD(acc[i][h], acc[i + 4][h]);
         VSTORE(y + VL * h, VADD(VADD(s[0], s[2]), VADD(s[1], s[3])));
     }
@@ -133,7 +138,7 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
 static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                      int rb)
 {
-    float acc[FN(RB)][IG_PARTS][IG_PANEL_ROWS];
+    float acc[FN(RB)][IG_BLOCK_PARTS][IG_PANEL_ROWS];
     int8_t buffer[512];
     memset(acc, 0, (size_t)rb * sizeof acc[0]);
     for (int b = 0; b < nb; p += TILE) {
@@ -143,7 +148,7 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
                 struct FN(block) w;
                 FN(load)(&w, p, sc, j, h);
                 for (int t = 0; t < rb; t++) {
-                    float *to = acc[t][b % IG_PARTS] + VL * h;
+                    float *to = acc[t][b % IG_BLOCK_PARTS] + VL * h;
                     VSTORE(to, FN(step)(VLOAD(to), &w, (const struct ig_xq *)x[t] + b));
                 }
             }

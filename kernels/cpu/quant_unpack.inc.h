@@ -7,7 +7,7 @@
 static inline void quant_nibbles(QI w[8], const uint8_t *p)
 {
     const QI low = QSET8(15);
-#pragma GCC unroll 4
+    UNROLL
     for (int g = 0; g < 4; g++) {
         const QI v = QLOAD(p + 64 * g);
         w[2 * g] = QAND(v, low);
@@ -47,7 +47,7 @@ static inline void quant_add_bit2(QI w[8], const uint8_t *p)
 static inline void quant_add_pairs(QI w[8], const uint8_t *p)
 {
     const QI bits = QSET8(0x30);
-#pragma GCC unroll 2
+    UNROLL
     for (int g = 0; g < 2; g++) {
         const QI v = QLOAD(p + 64 * g);
         w[4 * g] = QOR_AND(w[4 * g], QSHL16(v, 4), bits);
@@ -61,7 +61,7 @@ static inline void quant_add_pairs(QI w[8], const uint8_t *p)
 static inline void quant_pairs(QI w[8], const uint8_t *p)
 {
     const QI low = QSET8(3);
-#pragma GCC unroll 2
+    UNROLL
     for (int g = 0; g < 2; g++) {
         const QI v = QLOAD(p + 64 * g);
         w[4 * g] = QAND(v, low);
@@ -76,7 +76,7 @@ static inline void quant_book(QI w[8], const uint8_t *p, const uint8_t *table)
 {
     const QI t = QTABLE(table);
     quant_nibbles(w, p);
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < 8; i++) w[i] = QLOOKUP(t, w[i]);
 }
 
@@ -118,10 +118,10 @@ static inline void quant_store(int8_t *to, __m256i v) { _mm256_storeu_si256((voi
 static inline const int8_t *quant_scales_6(int8_t sc[512], const uint8_t *p, const char above)
 {
     const __m256i low = _mm256_set1_epi8(63), two = _mm256_set1_epi8(3);
-#pragma GCC unroll 2
+    UNROLL
     for (int h = 0; h < 64; h += 32) {
         __m256i last = _mm256_setzero_si256();
-#pragma GCC unroll 3
+        UNROLL
         for (int k = 0; k < 3; k++) {
             const __m256i v = _mm256_loadu_si256((const void *)(p + 64 * k + h));
             const __m256i pair = _mm256_and_si256(_mm256_srli_epi16(v, 6), two);
@@ -138,7 +138,7 @@ static inline const int8_t *quant_scales_6(int8_t sc[512], const uint8_t *p, con
 static inline const int8_t *quant_scales_44(int8_t sc[512], const uint8_t *p)
 {
     const __m256i low = _mm256_set1_epi8(15);
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < 256; i += 32) {
         const __m256i v = _mm256_loadu_si256((const void *)(p + i));
         quant_store(sc + i, _mm256_and_si256(v, low));
@@ -159,7 +159,7 @@ static inline const int8_t *quant_scales_42(int8_t sc[512], const uint8_t *p)
                            _mm256_and_si256(_mm256_srli_epi16(l1, 4), low) };
     const __m256i u[4] = { _mm256_slli_epi16(h, 4), _mm256_slli_epi16(h, 2), h,
                            _mm256_srli_epi16(h, 2) };
-#pragma GCC unroll 4
+    UNROLL
     for (int i = 0; i < 4; i++)
         quant_store(sc + 32 * i,
                     _mm256_sub_epi8(_mm256_or_si256(l[i], _mm256_and_si256(u[i], high)), above));

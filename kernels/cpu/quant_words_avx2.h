@@ -24,9 +24,7 @@
 /* Four activations for every row. */
 static inline __m256i quant_x4(const int8_t *q)
 {
-    int32_t v;
-    memcpy(&v, q, sizeof v);
-    return _mm256_set1_epi32(v);
+    return _mm256_broadcastd_epi32(_mm_loadu_si32(q));
 }
 #define QX4(q) quant_x4(q)
 
@@ -48,7 +46,7 @@ static inline QI quant_dot4(const QI w[4], const int8_t q[16], int bits)
         }
         return s;
     }
-#pragma GCC unroll 4
+    UNROLL
     for (int k = 0; k < 4; k++) p[k] = _mm256_maddubs_epi16(w[k], QX4(q + 4 * k));
     p[0] = _mm256_add_epi16(p[0], p[1]);
     p[2] = _mm256_add_epi16(p[2], p[3]);

@@ -25,9 +25,7 @@
  * a shuffle. */
 static inline __m512i quant_x4(const int8_t *q)
 {
-    int32_t v;
-    memcpy(&v, q, sizeof v);
-    return _mm512_set1_epi32(v);
+    return _mm512_broadcastd_epi32(_mm_loadu_si32(q));
 }
 #define QX4(q) quant_x4(q)
 
@@ -36,7 +34,7 @@ static inline QI quant_dot4(const QI w[4], const int8_t q[16], int bits)
 {
     (void)bits;
     QI s = _mm512_setzero_si512();
-#pragma GCC unroll 4
+    UNROLL
     for (int k = 0; k < 4; k++) s = _mm512_dpbusd_epi32(s, w[k], QX4(q + 4 * k));
     return s;
 }

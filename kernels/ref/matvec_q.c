@@ -37,14 +37,14 @@ static void block_panel(enum ig_fmt fmt, float (*y)[PR], const void *panel, cons
     for (int t = 0; t < n; t++) {
         const struct ig_xq *xt = x[t];
         for (int r = 0; r < PR; r++) {
-            float part[IG_PARTS] = { 0 };
+            float part[IG_BLOCK_PARTS] = { 0 };
             const uint8_t *tile = panel;
             for (int c = 0; c < cols; c += f->cols, tile += PR * f->bytes) {
                 struct ig_qcodes codes;
                 ig_qcodes_from_tile(f, &codes, tile, r);
                 for (int j = 0; j < f->cols; j += QB) {
                     const int b = (c + j) / QB;
-                    part[b % IG_PARTS] = add_block(f, &codes, j, xt + b, part[b % IG_PARTS]);
+                    part[b % IG_BLOCK_PARTS] = add_block(f, &codes, j, xt + b, part[b % IG_BLOCK_PARTS]);
                 }
             }
             y[t][r] = ig_tree8(part);

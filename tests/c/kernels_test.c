@@ -153,7 +153,7 @@ static void panels_are_near_exact(void **state)
         panel_y y[1];
         ig_kernels_ref.panel[f](y, panel.p, xp, cols, 1);
         /* a minimum is a second term a block, and rounds the weight itself */
-        const int chain = (blocks ? cols / 16 : cols) / IG_PARTS + 7;
+        const int chain = blocks ? cols / 16 / IG_BLOCK_PARTS + 7 : cols / IG_FLOAT_PARTS + 6;
         float *w = malloc((size_t)cols * sizeof *w);
         double *xc = malloc((size_t)cols * sizeof *xc);
         for (int c = 0; c < cols; c++) {

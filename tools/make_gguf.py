@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Make tests/data/tiny-mixtral.gguf from the model's Hugging Face folder.
+"""Make the GGUF files of tests/data from Mixtral folders in Hugging Face layout.
 
-    make_demo_gguf.py FOLDER OUT.gguf
+    make_gguf.py FOLDER OUT.gguf              tiny-mixtral.gguf
+    make_gguf.py FOLDER OUT.gguf --lossless   mixtral-f32.gguf, mixtral-bf16.gguf
 
-Experts in Q4_0, norms and the router in F32, everything else in Q8_0; rows of q
-and k permuted for interleaved rotation, as files of the llama architecture have
-them; the whole tokenizer in the metadata.  Needs the public packages gguf and
-numpy; the file is committed, so this runs only when the demo model changes.
+Experts in Q4_0, norms and the router in F32, everything else in Q8_0, or with
+--lossless every matrix in the folder's own type; rows of q and k permuted for
+interleaved rotation, as files of the llama architecture have them; the whole
+tokenizer, if there is one, in the metadata.  Needs the public packages gguf and
+numpy; the files are committed, so this runs only when a model changes.
 """
 
 import json
@@ -19,21 +21,25 @@ import numpy as np
 
 
 def read_safetensors(folder):
-    """name -> float32 array; BF16 is the upper half of a float32."""
-    tensors = {}
-    for path in sorted(folder.glob("*.safetensors")):
+    """name -> float32 array, and the files' one type; BF16 is the upper half of a float32."""
+    tensors, kind = {}, None
+    for path in sorted(folder.glob("model*.safetensors")):
         raw = path.read_bytes()
         (length,) = struct.unpack_from("<Q", raw)
         for name, info in json.loads(raw[8 : 8 + length]).items():
             if name == "__metadata__":
                 continue
-            if info["dtype"] != "BF16":
-                sys.exit(f"{path}: {name}: want BF16, got {info['dtype']}")
+            if info["dtype"] not in ("BF16", "F32") or kind not in (None, info["dtype"]):
+                sys.exit(f"{path}: {name}: want BF16 or F32 throughout, got {info['dtype']}")
+            kind = info["dtype"]
             begin, end = info["data_offsets"]
-            half = np.frombuffer(raw[8 + length + begin : 8 + length + end], dtype="<u2")
-            full = (half.astype(np.uint32) << 16).view(np.float32)
+            data = raw[8 + length + begin : 8 + length + end]
+            if kind == "BF16":
+                full = (np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16).view(np.float32)
+            else:
+                full = np.frombuffer(data, dtype="<f4")
             tensors[name] = full.reshape(info["shape"])
-    return tensors
+    return tensors, kind
 
 
 def permute(rows, n_head):
@@ -56,7 +62,6 @@ def add_model(out, config):
     out.add_expert_count(config["num_local_experts"])
     out.add_expert_used_count(config["num_experts_per_tok"])
     out.add_vocab_size(config["vocab_size"])
-    out.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_0)
 
 
 def add_tokenizer(out, folder, n_vocab):
@@ -85,22 +90,23 @@ def add_tokenizer(out, folder, n_vocab):
     out.add_chat_template(settings["chat_template"])
 
 
-def add_tensors(out, weights, config):
+def add_tensors(out, weights, config, expert_kind, other_kind):
     def add(name, array, kind):
         array = np.ascontiguousarray(array, dtype=np.float32)
         out.add_tensor(name, gguf.quants.quantize(array, kind), raw_dtype=kind)
 
-    f32, q8, q4 = (gguf.GGMLQuantizationType[t] for t in ("F32", "Q8_0", "Q4_0"))
-    add("token_embd.weight", weights["model.embed_tokens.weight"], q8)
+    f32 = gguf.GGMLQuantizationType.F32
+    other, expert = gguf.GGMLQuantizationType[other_kind], gguf.GGMLQuantizationType[expert_kind]
+    add("token_embd.weight", weights["model.embed_tokens.weight"], other)
     for layer in range(config["num_hidden_layers"]):
         old, new = f"model.layers.{layer}.", f"blk.{layer}."
         q = weights[old + "self_attn.q_proj.weight"]
         k = weights[old + "self_attn.k_proj.weight"]
         add(new + "attn_norm.weight", weights[old + "input_layernorm.weight"], f32)
-        add(new + "attn_q.weight", permute(q, config["num_attention_heads"]), q8)
-        add(new + "attn_k.weight", permute(k, config["num_key_value_heads"]), q8)
-        add(new + "attn_v.weight", weights[old + "self_attn.v_proj.weight"], q8)
-        add(new + "attn_output.weight", weights[old + "self_attn.o_proj.weight"], q8)
+        add(new + "attn_q.weight", permute(q, config["num_attention_heads"]), other)
+        add(new + "attn_k.weight", permute(k, config["num_key_value_heads"]), other)
+        add(new + "attn_v.weight", weights[old + "self_attn.v_proj.weight"], other)
+        add(new + "attn_output.weight", weights[old + "self_attn.o_proj.weight"], other)
         add(new + "ffn_norm.weight", weights[old + "post_attention_layernorm.weight"], f32)
         add(new + "ffn_gate_inp.weight", weights[old + "block_sparse_moe.gate.weight"], f32)
         for part, w in (("gate", "w1"), ("up", "w3"), ("down", "w2")):
@@ -108,20 +114,26 @@ def add_tensors(out, weights, config):
                 weights[f"{old}block_sparse_moe.experts.{e}.{w}.weight"]
                 for e in range(config["num_local_experts"])
             ]
-            add(f"{new}ffn_{part}_exps.weight", np.stack(experts), q4)
+            add(f"{new}ffn_{part}_exps.weight", np.stack(experts), expert)
     add("output_norm.weight", weights["model.norm.weight"], f32)
-    add("output.weight", weights["lm_head.weight"], q8)
+    add("output.weight", weights["lm_head.weight"], other)
 
 
 def main():
-    if len(sys.argv) != 3:
+    lossless = sys.argv[3:] == ["--lossless"]
+    if len(sys.argv) != 3 + lossless:
         sys.exit(__doc__)
     folder = Path(sys.argv[1])
     config = json.loads((folder / "config.json").read_text())
+    weights, kind = read_safetensors(folder)
+    kinds = (kind, kind) if lossless else ("Q4_0", "Q8_0")
     out = gguf.GGUFWriter(sys.argv[2], "llama")
     add_model(out, config)
-    add_tokenizer(out, folder, config["vocab_size"])
-    add_tensors(out, read_safetensors(folder), config)
+    if not lossless:
+        out.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_0)
+    if (folder / "tokenizer.json").exists():
+        add_tokenizer(out, folder, config["vocab_size"])
+    add_tensors(out, weights, config, *kinds)
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()
