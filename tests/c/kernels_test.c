@@ -60,7 +60,7 @@ static void make_acts(struct guard *x, const void **xp, enum ig_fmt fmt, int col
 static void check_panel(const struct ig_kernels *k, enum ig_fmt fmt, int cols, enum data_kind wk,
                         enum data_kind xk)
 {
-    static const int counts[] = { 1, 2, 3, 7, 8, 64 };
+    static const int counts[] = { 1, 2, 3, 7, 8, 33, 64 };
     const struct guard panel = make_panel(fmt, cols, PR, wk);
     struct guard x[MAX_N];
     const void *xp[MAX_N];
