@@ -119,11 +119,13 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
 #if BLOCKS == 1
     UNROLL
     for (int i = 0; i < IG_BLOCK_PARTS; i++) {
-        if (b + i >= nb) break;
-        for (int h = 0; h < FN(HALVES); h++) {
-            struct FN(block) w;
-            FN(load)(&w, p + i * TILE, NULL, 0, h);
-            acc[i][h] = FN(step)(acc[i][h], &w, x + b + i);
+        if (b + i < nb) {
+            UNROLL
+            for (int h = 0; h < FN(HALVES); h++) {
+                struct FN(block) w;
+                FN(load)(&w, p + i * TILE, NULL, 0, h);
+                acc[i][h] = FN(step)(acc[i][h], &w, x + b + i);
+            }
         }
     }
 #endif
