@@ -115,7 +115,7 @@ local function check_role(source, layer, mat, m, look)
       if not same_shape(t.dims, want) then
         look.add(source.role .. "shape", name .. ": dimensions", shape_text(want), shape_text(t.dims))
       elseif not kind.fmt then
-        look.add(source.role .. kind.name, name .. ": type", "F32, F16, BF16, Q8_0 or Q4_0",
+        look.add(source.role .. kind.name, name .. ": type", types.SUPPORTED,
           ("%s (id %d)"):format(kind.name, t.kind))
       elseif not mat and kind.block > 1 then
         look.add(source.role .. kind.name, name .. ": type", "F32, F16 or BF16", kind.name)

@@ -34,25 +34,25 @@ static const struct {
     [0] = { "F32", IG_F32, 1, 4 },
     [1] = { "F16", IG_F16, 1, 2 },
     [2] = { "Q4_0", IG_Q4_0, 32, 18 },
-    [3] = { "Q4_1", IG_FMT_NONE, 32, 20 },
-    [6] = { "Q5_0", IG_FMT_NONE, 32, 22 },
-    [7] = { "Q5_1", IG_FMT_NONE, 32, 24 },
+    [3] = { "Q4_1", IG_Q4_1, 32, 20 },
+    [6] = { "Q5_0", IG_Q5_0, 32, 22 },
+    [7] = { "Q5_1", IG_Q5_1, 32, 24 },
     [8] = { "Q8_0", IG_Q8_0, 32, 34 },
     [9] = { "Q8_1", IG_FMT_NONE, 32, 36 },
-    [10] = { "Q2_K", IG_FMT_NONE, 256, 84 },
-    [11] = { "Q3_K", IG_FMT_NONE, 256, 110 },
-    [12] = { "Q4_K", IG_FMT_NONE, 256, 144 },
-    [13] = { "Q5_K", IG_FMT_NONE, 256, 176 },
-    [14] = { "Q6_K", IG_FMT_NONE, 256, 210 },
+    [10] = { "Q2_K", IG_Q2_K, 256, 84 },
+    [11] = { "Q3_K", IG_Q3_K, 256, 110 },
+    [12] = { "Q4_K", IG_Q4_K, 256, 144 },
+    [13] = { "Q5_K", IG_Q5_K, 256, 176 },
+    [14] = { "Q6_K", IG_Q6_K, 256, 210 },
     [15] = { "Q8_K", IG_FMT_NONE, 256, 292 },
     [16] = { "IQ2_XXS", IG_FMT_NONE, 256, 66 },
     [17] = { "IQ2_XS", IG_FMT_NONE, 256, 74 },
     [18] = { "IQ3_XXS", IG_FMT_NONE, 256, 98 },
     [19] = { "IQ1_S", IG_FMT_NONE, 256, 50 },
-    [20] = { "IQ4_NL", IG_FMT_NONE, 32, 18 },
+    [20] = { "IQ4_NL", IG_IQ4_NL, 32, 18 },
     [21] = { "IQ3_S", IG_FMT_NONE, 256, 110 },
     [22] = { "IQ2_S", IG_FMT_NONE, 256, 82 },
-    [23] = { "IQ4_XS", IG_FMT_NONE, 256, 136 },
+    [23] = { "IQ4_XS", IG_IQ4_XS, 256, 136 },
     [24] = { "I8", IG_FMT_NONE, 1, 1 },
     [25] = { "I16", IG_FMT_NONE, 1, 2 },
     [26] = { "I32", IG_FMT_NONE, 1, 4 },
@@ -62,7 +62,7 @@ static const struct {
     [30] = { "BF16", IG_BF16, 1, 2 },
     [34] = { "TQ1_0", IG_FMT_NONE, 256, 54 },
     [35] = { "TQ2_0", IG_FMT_NONE, 256, 66 },
-    [39] = { "MXFP4", IG_FMT_NONE, 32, 17 },
+    [39] = { "MXFP4", IG_MXFP4, 32, 17 },
 };
 
 static const struct {
@@ -265,7 +265,7 @@ static enum ig_err get_info(struct cursor *c, struct ig_ckpt *ckpt)
     if (err) return err;
     if (type >= sizeof types / sizeof *types || !types[type].name)
         return ig_fail(c->why, IG_BAD_FILE,
-                       "%s: %s: type: want F32, F16, BF16, Q8_0 or Q4_0, got unknown type %llu",
+                       "%s: %s: type: want " IG_GGUF_TYPES ", got unknown type %llu",
                        path, name, (ull)type);
     t.type = types[type].name;
     t.fmt = types[type].fmt;

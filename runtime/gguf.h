@@ -36,6 +36,10 @@ const struct ig_gguf_kv *ig_gguf_find(const struct ig_gguf *g, const char *key);
 enum ig_err ig_gguf_tokenizer(struct ig_gguf *g, struct ig_tok_gguf *view, struct ig_why *why);
 void ig_gguf_close(struct ig_gguf *g);
 
+/* The tensor types that a matrix may have, for messages. */
+#define IG_GGUF_TYPES \
+    "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4"
+
 /* "uint32", for messages. */
 const char *ig_gguf_type_name(uint32_t type);
 

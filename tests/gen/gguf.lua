@@ -16,7 +16,8 @@ local function kv_u32(key, n) return { key, 4, u32(n) } end
 local function kv_f32(key, x) return { key, 6, string.pack("<f", x) } end
 local function kv_str(key, s) return { key, 8, str(s) } end
 
-local BLOCK = { [0] = { 1, 4 }, [1] = { 1, 2 }, [2] = { 32, 18 }, [8] = { 32, 34 }, [12] = { 256, 144 } }
+local BLOCK = { [0] = { 1, 4 }, [1] = { 1, 2 }, [2] = { 32, 18 }, [8] = { 32, 34 }, [12] = { 256, 144 },
+  [14] = { 256, 210 }, [16] = { 256, 66 } }
 
 -- A Mixtral of 2 layers: E 64, 4 heads over 2 of 16, FF 32, 3 experts, 40 tokens.
 local function mixtral()
@@ -296,12 +297,16 @@ function T.test_types_without_a_kernel_are_named()
   set(f, "llama.attention.key_length", 4, u32(16))
   for _, t in ipairs(f.tensors) do
     if t.dims[1] == 64 or t.dims[1] == 32 then t.dims[1] = 256 end
-    if t.dims[3] then t.dims[2], t.kind = 256, 12 end
+    if t.dims[3] then t.dims[2], t.kind = 256, t.name:find("ffn_gate_exps") and 16 or 12 end
     if t.name:find("attn_output") then t.dims = { 64, 256 } end
   end
-  local line = "m.gguf: blk.0.ffn_%s_exps.weight: type: want F32, F16, BF16, Q8_0 or Q4_0, "
-    .. "got Q4_K (id 12) (and 1 more alike)"
-  eq(why(f), table.concat({ line:format("gate"), line:format("up"), line:format("down") }, "\n"))
+  eq(why(f), "m.gguf: blk.0.ffn_gate_exps.weight: type: want F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "
+    .. "Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4, got IQ2_XXS (id 16) (and 1 more alike)")
+  tensor(f, "blk.0.ffn_gate_exps.weight").kind = 14
+  tensor(f, "blk.1.ffn_gate_exps.weight").kind = 2
+  local m, problem = describe((encode(f)))
+  eq(problem, "")
+  eq({ m.types.layers[1].gate, m.types.layers[1].up, m.types.layers[2].gate }, { "q6_k", "q4_k", "q4_0" })
 end
 
 function T.test_truncation_at_every_byte()
