@@ -1,4 +1,5 @@
-/* gguf.h -- GGUF checkpoints, versions 2 and 3, little-endian, one file.
+/* gguf.h -- GGUF checkpoints, versions 2 and 3, little-endian; one file, or the first
+ * of NAME-00001-of-0000N.gguf.
  *
  * Keeps the metadata bytes in memory and an index over them; tensors go into a
  * struct ig_ckpt.  Nothing here knows a model: what a key means is its reader's
@@ -27,7 +28,7 @@ struct ig_gguf {
     int n_owned;
 };
 
-/* On error nothing stays open. */
+/* `path` of a split file is its first part's.  On error nothing stays open. */
 enum ig_err ig_gguf_open(struct ig_gguf *g, const char *path, struct ig_why *why);
 /* NULL: no such key. */
 const struct ig_gguf_kv *ig_gguf_find(const struct ig_gguf *g, const char *key);
