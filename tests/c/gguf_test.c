@@ -157,7 +157,7 @@ static const struct {
     { DIM0, 8, 33, ": x: rows: want a multiple of 32 (a block of Q8_0), got 33" },
     { DIM0, 8, UINT64_C(1) << 63, ": x: dimensions: want fewer than 2^63 elements, got more" },
     { DIM1, 8, UINT64_C(1) << 60, ": x: dimensions: want fewer than 2^63 elements, got more" },
-    { DIM1, 8, (UINT64_C(1) << 59) - 1,
+    { DIM1, 8, (UINT64_C(1) << 58) - 1,
       ": x: size: want fewer than 2^63 bytes, got more" },
     { DIM1, 8, UINT64_C(1) << 40,
       ": x: offset: want its 37383395344384 bytes inside the file's 192 of data, got offset 0" },
