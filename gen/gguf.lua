@@ -155,8 +155,8 @@ end
 
 local function read_file(c, complain)
   read_header(c)
-  local n_tensor = count(c, 24, "tensor_count")   -- a name, dimensions, type and offset
-  local n_kv = count(c, 13, "kv_count", KV_MOST)  -- a key, a type and a byte
+  local n_tensor = count(c, 24, "tensor count")   -- a name, dimensions, type and offset
+  local n_kv = count(c, 13, "metadata count", KV_MOST)  -- a key, a type and a byte
   local kv, kinds = read_values(c, n_kv)
   local alignment = alignment_of(kv, kinds)
   local tensors, by_name = {}, {}

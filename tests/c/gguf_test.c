@@ -242,6 +242,43 @@ static void test_truncated(void **state)
     free(b.p);
 }
 
+static char *corpus_field(FILE *f, size_t *n)
+{
+    uint32_t bytes;
+    if (fread(&bytes, sizeof bytes, 1, f) != 1) return NULL;
+    char *p = calloc(bytes + 1, 1);
+    assert_true(p && fread(p, 1, bytes, f) == bytes);
+    *n = bytes;
+    return p;
+}
+
+/* tests/gen/hostile.lua's files: the generator's reader has the same verdicts, in words
+ * that both messages hold. */
+static void test_verdicts(void **state)
+{
+    FILE *f = fopen("tests/data/gguf_hostile.bin", "rb");
+    struct ig_gguf g;
+    size_t n;
+    char *name;
+    int cases = 0;
+    (void)state;
+
+    assert_non_null(f);
+    while ((name = corpus_field(f, &n)) != NULL) {
+        char *words = corpus_field(f, &n), *file = corpus_field(f, &n);
+        for (size_t cut = 0; cases == 0 && cut < n; cut++) /* the first is legal: no part of it is */
+            assert_int_equal(ig_gguf_open(&g, save_n("v.gguf", (void *)file, cut), &why), IG_BAD_FILE);
+        const enum ig_err err = ig_gguf_open(&g, save_n("v.gguf", (void *)file, n), &why);
+        if (!err) ig_gguf_close(&g);
+        if (*words ? err != IG_BAD_FILE || !strstr(why.text, words) : err != IG_OK)
+            fail_msg("%s: want %s, got %s", name, *words ? words : "no complaint", err ? why.text : "none");
+        free(name), free(words), free(file);
+        cases++;
+    }
+    assert_true(cases > 40);
+    fclose(f);
+}
+
 static void test_flipped(void **state)
 {
     struct bytes b = small_file();
@@ -470,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_good),      cmocka_unit_test(test_lies),
         cmocka_unit_test(test_zero),      cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_flipped),   cmocka_unit_test(test_split),
+        cmocka_unit_test(test_verdicts),
         cmocka_unit_test(test_tokenizer), cmocka_unit_test(test_tokenizer_lies),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

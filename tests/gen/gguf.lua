@@ -3,6 +3,9 @@
 local lu = require "luaunit"
 local gguf = require "gen.gguf"
 local gguf_model = require "gen.gguf_model"
+local gguf_parts = require "gen.gguf_parts"
+local hostile = require "hostile"
+local lib = require "lib"
 
 local eq = lu.assertEquals
 local T = {}
@@ -157,14 +160,14 @@ function T.test_counts_that_lie()
   local f = mixtral()
   f.n_tensor = -1
   lu.assertStrMatches(why(f),
-    "m.gguf: tensor_count: want at most %d+ %(what the file has room for%), got 18446744073709551615")
+    "m.gguf: tensor count: want at most %d+ %(what the file has room for%), got 18446744073709551615")
   f = mixtral()
   f.n_kv = 1 << 40
-  lu.assertStrMatches(why(f), "m.gguf: kv_count: want at most %d+ .*, got 1099511627776")
+  lu.assertStrMatches(why(f), "m.gguf: metadata count: want at most %d+ .*, got 1099511627776")
   f = mixtral()
   f.kv[#f.kv + 1] = kv_str("padding", (" "):rep(1 << 20))
   f.n_kv = 65537
-  eq(why(f), "m.gguf: kv_count: want at most 65536 (what the file has room for), got 65537")
+  eq(why(f), "m.gguf: metadata count: want at most 65536 (what the file has room for), got 65537")
   f = mixtral()
   f.n_kv = #f.kv + 1
   lu.assertNotEquals(why(f), "")
@@ -401,6 +404,26 @@ function T.test_a_large_vocabulary_is_quick()
   local start = os.clock()
   lu.assertStrContains(select(2, describe(text)), "tokenizer.ggml.tokens: want 40 (rows")
   lu.assertTrue(os.clock() - start < 1)
+end
+
+-- The same files and words for runtime/gguf.c: tests/c/gguf_test.c reads the corpus.
+function T.test_verdicts_of_both_readers()
+  eq(lib.read(lib.root .. "tests/data/gguf_hostile.bin") == hostile.corpus(), true, "run `make golden`")
+  for _, c in ipairs(hostile.cases()) do
+    local problems = {}
+    gguf_parts.parse(function(n) return c.bytes:sub(1, n) end, #c.bytes, "m.gguf", problems)
+    if c.why == "" then
+      eq(problems, {}, c.name)
+    else
+      lu.assertStrContains(problems[1] or c.name .. " was accepted", c.why)
+    end
+  end
+  local legal = hostile.cases()[1].bytes
+  for n = 0, #legal - 1 do
+    local problems = {}
+    gguf_parts.parse(function(k) return legal:sub(1, math.min(k, n)) end, n, "m.gguf", problems)
+    lu.assertTrue(#problems > 0, n)
+  end
 end
 
 function T.test_truncation_at_every_byte()
