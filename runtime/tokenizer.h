@@ -32,6 +32,7 @@ struct ig_tok_gguf {
     const uint32_t *merge_bytes;
     int32_t bos, eos, eot, unk, pad; /* -1 when absent */
     int add_bos, add_eos;            /* -1 when absent */
+    int no_space_prefix;             /* tokenizer.ggml.add_space_prefix is there and false */
     const char *chat_template;       /* NULL when absent */
 };
 enum ig_err ig_tok_compile_gguf(void **blob, size_t *blob_bytes, const char *name,

@@ -300,7 +300,7 @@ enum ig_err ig_blob_finish(struct ig_blob *b, const char *name, void **blob, siz
 void ig_blob_free(struct ig_blob *b);
 
 /* pretok_names.c: GGUF pre-tokeniser name -> steps. */
-enum ig_err ig_pretok_named(struct ig_blob *b, const char *pre, struct ig_why *why);
+enum ig_err ig_pretok_named(struct ig_blob *b, const char *pre, int *add_bos, struct ig_why *why);
 
 /* tokenizer_hf.c and tokenizer_hf_steps.c: one tokenizer.json on its way into a blob. */
 #include <jansson.h>

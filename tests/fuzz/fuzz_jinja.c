@@ -7,21 +7,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 size_t fuzz_seed(int i, uint8_t *out, size_t room);
 
 static const char *const seeds[] = {
-    "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}{{ '<|user|>\\n' + "
-    "m['content'] + '<|end|>\\n' }}{% elif m.tool_calls is defined %}{{ m.tool_calls|tojson }}"
-    "{% endif %}{% endfor %}{% if add_generation_prompt %}x{% endif %}",
-    "{%- macro f(a, b=[1, 2]) -%}{{ a ~ b|join(',') }}{%- endmacro -%}{% set ns = "
-    "namespace(i=0) %}{% for m in messages if not loop is defined %}{% set ns.i = ns.i + 1 %}"
-    "{{ f(m.content, b=m.content.split(' ')) }}{% else %}none{% endfor %}{{ ns.i ** 2 // 3 % 5 }}",
-    "{% set x %}{{ messages|map(attribute='content')|select('string')|list|tojson(indent=2) }}"
-    "{% endset %}{{ x|indent(4)|trim|upper|replace('A', 'b')|length }}{# c #}{% raw %}{{{% endraw "
-    "%}"
-    "{{ x[::-1][1:5] if x is string and 'a' not in x else none }}",
-    "{% for k, v in {'a': 1, 'b': (2, 3.5)}.items() recursive %}{{ loop.index ~ k ~ v }}"
-    "{% if loop.first %}{% continue %}{% endif %}{% break %}{% endfor %}{{ range(3)|sum }}"
-    "{{ '%s-%d'|format('a', 3) }}{{ [3, 1]|sort|first is odd }}{% filter title %}ab{% endfilter %}",
-    "{% call(u) m() %}{{ u }}{% endcall %}{% with a = 1 %}{{ a }}{% endwith %}{{ raise_exception("
-    "'x') }}{{ messages[-1].content.strip().startswith(('a', 'b')) }}{{ 'x'.center(9, '*') }}",
+    ("{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}{{ '<|user|>\\n' + "
+     "m['content'] + '<|end|>\\n' }}{% elif m.tool_calls is defined %}{{ m.tool_calls|tojson }}"
+     "{% endif %}{% endfor %}{% if add_generation_prompt %}x{% endif %}"),
+    ("{%- macro f(a, b=[1, 2]) -%}{{ a ~ b|join(',') }}{%- endmacro -%}{% set ns = "
+     "namespace(i=0) %}{% for m in messages if not loop is defined %}{% set ns.i = ns.i + 1 %}"
+     "{{ f(m.content, b=m.content.split(' ')) }}{% else %}none{% endfor %}{{ ns.i ** 2 // 3 % 5 "
+     "}}"),
+    ("{% set x %}{{ messages|map(attribute='content')|select('string')|list|tojson(indent=2) }}"
+     "{% endset %}{{ x|indent(4)|trim|upper|replace('A', 'b')|length }}{# c #}{% raw %}{{{% endraw "
+     "%}"
+     "{{ x[::-1][1:5] if x is string and 'a' not in x else none }}"),
+    ("{% for k, v in {'a': 1, 'b': (2, 3.5)}.items() recursive %}{{ loop.index ~ k ~ v }}"
+     "{% if loop.first %}{% continue %}{% endif %}{% break %}{% endfor %}{{ range(3)|sum }}"
+     "{{ '%s-%d'|format('a', 3) }}{{ [3, 1]|sort|first is odd }}{% filter title %}ab{% endfilter "
+     "%}"),
+    ("{% call(u) m() %}{{ u }}{% endcall %}{% with a = 1 %}{{ a }}{% endwith %}{{ raise_exception("
+     "'x') }}{{ messages[-1].content.strip().startswith(('a', 'b')) }}{{ 'x'.center(9, '*') }}"),
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
