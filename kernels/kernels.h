@@ -8,10 +8,10 @@
  *
  * The rules of order (docs/ARCHITECTURE.md, "Placement invariance"):
  *   1. a * b + c is always one fused multiply-add (fmaf).
- *   2. A matrix row is summed in IG_PARTS partial sums, each in ascending
- *      column order; the part of a column is (block index % IG_PARTS) for
- *      block formats (32 columns a block) and (column / 2 % IG_PARTS) for float
- *      formats.  Parts are then added as a tree: ig_tree8.
+ *   2. A matrix row is summed in partial sums, each in ascending column order.
+ *      Block formats (32 columns a block): part = block index % IG_BLOCK_PARTS.
+ *      Float formats: part = column / 2 % IG_FLOAT_PARTS.  Parts are then added
+ *      as a tree: i + (i + half), and so on down to one (ig_tree8, ig_tree16).
  *   3. A block's integer sum is exact; it enters its part as
  *      acc = fmaf(d_w * d_x, (float)s, acc), s = sum((w - zero) * x).
  *   4. A vector is reduced in 16 lanes (index % 16), each ascending, and the
@@ -23,13 +23,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { IG_PANEL_ROWS = 16, IG_PARTS = 8, IG_LANES = 16, IG_QBLOCK = 32, IG_KV_BLOCK = 64 };
+enum { IG_PANEL_ROWS = 16, IG_QBLOCK = 32, IG_BLOCK_PARTS = 8, IG_FLOAT_PARTS = 16 };
+enum { IG_LANES = 16, IG_KV_BLOCK = 64 };
 
 /* Formats of weights (and of the KV cache: F32 and F16 only). */
 enum ig_fmt { IG_F32, IG_F16, IG_BF16, IG_Q8_0, IG_Q4_0, IG_N_FMT };
 
 /* 32 activations as int8: x ~ q * d.  sum = sum of q, for the weights' zero point.
- * d = max|x| / 127; q = round to nearest even of x * (1 / d), or all 0 when d is 0. */
+ * d = max|x| / 127, or 0 when that is below FLT_MIN (1 / d must be finite);
+ * q = round to nearest even of x * (1 / d), all 0 when d is 0. */
 struct ig_xq {
     int8_t q[IG_QBLOCK];
     float d;
@@ -45,32 +47,44 @@ typedef void ig_panel_fn(float (*y)[IG_PANEL_ROWS], const void *panel, const voi
 
 /* Running softmax state of g query heads that share one KV head. */
 struct ig_attn {
-    float *m;  /* [g]     largest score so far, -INFINITY at first */
-    float *l;  /* [g]     sum of exp(score - m), 0 at first */
-    float *o;  /* [g][hd] sum of exp(score - m) * V, 0 at first */
+    float *m; /* [g]     largest score so far, -INFINITY at first */
+    float *l; /* [g]     sum of exp(score - m), 0 at first */
+    float *o; /* [g][hd] sum of exp(score - m) * V, 0 at first */
 };
 
 /* Fold positions [lo, hi) of one KV block into the state, 0 <= lo < hi <= 64.
  * q: [g][hd]; k: [hd][64] (transposed inside the block); v: [64][hd].
  * score = (sum over d ascending, one fmaf chain) * scale;
- * m' = max(m, scores); c = ig_exp(m - m'); p = ig_exp(score - m');
- * l = fmaf(l, c, sum16(p)); o = o * c, then o = fmaf(p_j, v_j, o) for j ascending. */
+ * m' = max(m, scores) + 0; c = ig_expf(m - m'); p = ig_expf(score - m');
+ * l = fmaf(l, c, sum16(p)), sum16 by rule 4 with position j in lane j % 16;
+ * o = o * c, then o = fmaf(p_j, v_j, o) for j ascending.
+ * Rows of K outside [lo, hi) may be read, never used. */
 typedef void ig_attn_fn(struct ig_attn *st, const float *q, const void *k, const void *v, int hd,
                         int g, int lo, int hi, float scale);
 
 /* One instruction set's kernels.  The generated tables name one of these. */
 struct ig_kernels {
-    const char *name;                 /* "ref", "avx2", "avx512" */
+    const char *name; /* "ref", "avx2", "avx512" */
     ig_panel_fn *panel[IG_N_FMT];
-    ig_attn_fn *attn[IG_N_FMT];       /* by KV format; NULL where a format cannot hold KV */
-    /* y = x * (1 / sqrt(mean(x^2) + eps)) * w; mean by rule 4 */
+    ig_attn_fn *attn[IG_N_FMT]; /* by KV format; NULL where a format cannot hold KV */
+    /* y = x * (1 / sqrt(sum(x^2) / n + eps)) * w, left to right; sum by rule 4 */
     void (*rmsnorm)(float *y, const float *x, const float *w, int n, float eps);
     /* n is a multiple of 32 */
     void (*quantize)(struct ig_xq *y, const float *x, int n);
-    /* h = silu(gate) * up; silu(z) = z / (1 + ig_exp(-z)) */
+    /* h = silu(gate) * up; silu(z) = z / (1 + ig_expf(-z)) */
     void (*swiglu)(float *h, const float *gate, const float *up, int n);
-    /* x = softmax(x) over n: max, ig_exp, sum by rule 4, then x * (1 / sum) */
+    /* x = softmax(x) over n: max, ig_expf, sum by rule 4, then x * (1 / sum) */
     void (*softmax)(float *x, int n);
+    /* y = fmaf(a, x, y), elementwise */
+    void (*axpy)(float *y, float a, const float *x, int n);
+    /* Rotate pairs (i, i + hd/2) by cs[i] = (cos, sin):
+     * x0' = fmaf(x0, cos, -(x1 * sin)), x1' = fmaf(x1, cos, x0 * sin) */
+    void (*rope)(float *x, const float *cs, int hd);
+    /* Put one position's k[hd] and v[hd] into a KV block at place `pos` of 64. */
+    void (*store_kv[IG_N_FMT])(void *block, const float *k, const float *v, int hd, int pos);
+    /* a = a merged with b (later positions): m' = max, ca = ig_expf(a.m - m'), cb likewise;
+     * l = fmaf(b.l, cb, a.l * ca), o the same, elementwise */
+    void (*attn_merge)(struct ig_attn *a, const struct ig_attn *b, int hd, int g);
 };
 
 extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512;

@@ -20,14 +20,14 @@ struct ig_wsection {
 
 struct ig_wheader {
     char magic[8];
-    uint32_t header_bytes;  /* sizeof(struct ig_wheader) */
+    uint32_t header_bytes; /* sizeof(struct ig_wheader) */
     uint32_t n_block;
     uint64_t layout_hash;
     uint64_t file_bytes;
-    char model_id[64];      /* NUL-padded */
-    char layout_text[256];  /* one line that says what the layout hash stands for, for messages */
+    char model_id[64];     /* NUL-padded */
+    char layout_text[256]; /* one line that says what the layout hash stands for, for messages */
     struct ig_wsection tokenizer, blocks, data;
-    uint64_t header_hash;   /* XXH3-64 of all the bytes before it */
+    uint64_t header_hash; /* XXH3-64 of all the bytes before it */
 };
 
 /* One checksummed piece of the data section: the resident part in pieces of at
@@ -37,13 +37,27 @@ struct ig_wblock {
     uint64_t hash;       /* XXH3-64 */
 };
 
+/* The last 32 bytes of an executable that carries a weights file; it starts at
+ * a 4 KiB multiple and ends where the trailer starts. */
+#define IG_WTRAILER_MAGIC "INGOTEMB"
+struct ig_wtrailer {
+    char magic[8];
+    uint64_t off, bytes;
+    uint64_t hash; /* XXH3-64 of the 24 bytes before it */
+};
+
 /* An open, checked weights file. */
 struct ig_wfile {
     int fd;
-    uint64_t base;               /* where the weights file starts in fd (an embedded one: not 0) */
+    char *path;    /* for messages */
+    uint64_t base; /* where the weights file starts in fd (an embedded one: not 0) */
     struct ig_wheader h;
-    struct ig_wblock *blocks;    /* [h.n_block] */
+    struct ig_wblock *blocks; /* [h.n_block] */
 };
+
+/* The layout that a running program expects, in words, for messages.  layout.c has
+ * the plan's; a program without a plan (a test) defines its own. */
+extern const char ig_layout_text[];
 
 /* Open and check header, section table and block table against the file's real
  * size; `expect_layout` of 0 accepts any layout.  `path` NULL: the file embedded
@@ -62,5 +76,11 @@ enum ig_err ig_wfile_tokenizer(const struct ig_wfile *f, void **blob, size_t *by
 void ig_wfile_close(struct ig_wfile *f);
 /* 1 when the running executable carries a weights file. */
 int ig_wfile_embedded(void);
+
+/* For writer and reader alike: offsets and file_bytes that follow from the bytes
+ * of each section; 0 when they wrap. */
+int ig_wfile_place(struct ig_wheader *h);
+/* The embedded file in `fd` of `size` bytes: 1 and its place, or 0. */
+int ig_wfile_trailer(int fd, uint64_t size, uint64_t *off, uint64_t *bytes);
 
 #endif

@@ -1,0 +1,110 @@
+# ingot: one model, one machine, one binary.
+#
+#   make demo                       a small real model tells a story
+#   make test                       the whole suite
+#   make MODEL=models/x.lua HW=hw/y.lua [SET="quant=q8_0 ctx=8192"]     generate, then build
+#   make                            build what was generated last
+#   make install PREFIX=/usr/local DESTDIR=
+#
+# SAN=address,undefined builds everything with those sanitizers; ASSERT=1 keeps IG_ASSERT.
+
+LUA    ?= lua5.4
+CC      = gcc
+PREFIX ?= /usr/local
+comma  := ,
+FLAVOR := $(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
+
+# V=1 shows the commands.
+Q := $(if $(V),,@)
+MAKEFLAGS += $(if $(V),,--no-print-directory)
+
+-include out/active.mk
+OUT    := out/$(ID)
+-include $(OUT)/build.mk
+
+WARN   := -Wall -Wextra -Wshadow -Wconversion -Werror
+CFLAGS  = -std=c11 -D_GNU_SOURCE -O2 -g -fopenmp -ffp-contract=off -fno-math-errno $(WARN) \
+          $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
+          $(if $(SAN)$(ASSERT),,-DNDEBUG) -MMD -MP -iquote kernels -iquote runtime
+# A sanitized program cannot be static; everything else is one file that needs nothing beside it.
+LDFLAGS = -fopenmp $(if $(SAN),-fsanitize=$(SAN),-static) -Wl,--gc-sections
+# glibc warns of dlopen in the static libgomp (offload to devices, which is not used).
+LDLIBS  = -ljansson -lpcre2-8 -lm
+
+# Files that know the plan are compiled for each plan, the others once.
+PLAN_SRC   := $(shell grep -lE '\#include "(config|tables|state|cmd)\.h"' runtime/*.c)
+COMMON_SRC := $(filter-out $(PLAN_SRC),$(wildcard runtime/*.c))
+KERN_SRC   := $(wildcard kernels/ref/*.c kernels/cpu/*.c)
+COMMON     := out/common$(FLAVOR)
+COMMON_OBJ := $(COMMON_SRC:%.c=$(COMMON)/%.o)
+KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
+PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
+BIN        := $(OUT)/$(BINARY)$(FLAVOR)
+
+.PHONY: all build generate setup demo test test-quick matrix golden format install clean bench-kernels
+.DEFAULT_GOAL := all
+
+ifdef MODEL
+all: generate
+	@$(MAKE) --no-print-directory build
+else
+all: build
+endif
+
+generate:
+	$(LUA) build.lua $(MODEL) $(or $(HW),this) $(foreach s,$(SET),--set $(s))
+
+ifeq ($(strip $(ID)),)
+build:
+	@echo "make: nothing is generated yet: make MODEL=models/tiny-mixtral.lua HW=this" >&2; exit 2
+else ifeq ($(NEEDS_GPU),1)
+build:
+	@echo "make: $(ID): this profile has a GPU and needs the GPU engine, which this version does not have; choose a profile without a GPU (hw/*.lua)" >&2; exit 3
+else
+build: $(BIN)
+endif
+
+$(BIN): $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }
+	@echo "built $@"
+
+$(COMMON)/libcommon.a: $(COMMON_OBJ)
+	@rm -f $@; $(AR) rcs $@ $^
+$(COMMON)/libkernels.a: $(KERN_OBJ)
+	@rm -f $@; $(AR) rcs $@ $^
+
+$(COMMON)/kernels/cpu/avx2.o:   CFLAGS += -mavx2 -mfma -mf16c
+$(COMMON)/kernels/cpu/avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(COMMON)/%.o: %.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
+$(OUT)/obj$(FLAVOR)/tables.o: $(OUT)/tables.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
+$(OUT)/obj$(FLAVOR)/%.o: %.c $(OUT)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
+
+-include $(COMMON_OBJ:.o=.d) $(KERN_OBJ:.o=.d) $(PLAN_OBJ:.o=.d)
+
+include tests/tests.mk
+
+setup:
+	@tools/setup.sh
+
+# A small real model, from the file in the repository to a story.
+DEMO := out/demo/tiny-mixtral
+demo: setup
+	@$(LUA) build.lua tests/data/tiny-mixtral.gguf this --set id=demo
+	@$(MAKE) ID=demo build
+	@[ -f $(DEMO).ingot ] || $(DEMO) pack tests/data/tiny-mixtral.gguf -o $(DEMO).ingot
+	$(DEMO) run -p "The old house stood at the end of the lane, and" -n 200 --temp 0.8 --top-p 0.95
+
+install: build
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/$(BINARY)
+
+format:
+	clang-format -i $(wildcard runtime/*.[ch] kernels/*.h kernels/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.[ch] tools/*.c tools/*/*.[ch] bench/*.c)
+
+clean:
+	rm -rf out

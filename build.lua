@@ -1,0 +1,120 @@
+-- build.lua MODEL HW [options] -- cast one model and one machine into a C source tree.
+--
+-- The only Lua that reads, writes, prints or exits (0 done, 1 problems in the inputs,
+-- 2 bad usage); gen/ is values in, values out.
+
+if tonumber(_VERSION:match("%d+%.%d+")) < 5.4 then
+  io.stderr:write("build.lua: want Lua 5.4 or newer (lua5.4 on Debian and Ubuntu), got ", _VERSION, "\n")
+  os.exit(2)
+end
+
+local root = arg[0]:match("^(.*/)") or "./"
+package.path = root .. "?.lua;" .. package.path
+
+local args, describe, emit = require "gen.args", require "gen.describe", require "gen.emit"
+local options, plan, sources = require "gen.options", require "gen.plan", require "gen.sources"
+
+local function stop(code, ...)
+  io.stderr:write(...)
+  os.exit(code)
+end
+
+local function slurp(path)
+  local file, err = io.open(path, "rb")
+  local text = file and file:read("a")
+  if file then file:close() end
+  return text, err or "not a readable file"
+end
+
+-- Written only if changed, so that make rebuilds only what moved; renamed into place.
+local function write(path, text)
+  if slurp(path) == text then return end
+  local file, err = io.open(path .. ".tmp", "wb")
+  local ok = file and file:write(text)
+  ok = file and file:close() and ok
+  if ok then ok, err = os.rename(path .. ".tmp", path) end
+  if not ok then
+    os.remove(path .. ".tmp")
+    stop(1, "build.lua: ", path, ": want to write it, got: ", err or "a failed write", "\n")
+  end
+end
+
+local function quoted(...)
+  local words = {}
+  for i, word in ipairs { ... } do words[i] = "'" .. word:gsub("'", "'\\''") .. "'" end
+  return table.concat(words, " ")
+end
+
+local function make_folder(path)
+  if os.execute(quoted("mkdir", "-p", "--", path)) then return path end
+  stop(1, "build.lua: ", path, ": want a folder to write to, got none\n")
+end
+
+-- hw/this.lua, made by compiling and running tools/probe.c.
+local function this_machine(request, out)
+  local this, tool = root .. "hw/this.lua", make_folder(out) .. "/probe"
+  if not request.probe and slurp(this) then return this end
+  if os.execute(quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool, root .. "tools/probe.c")) then
+    local pipe = io.popen(quoted(tool, out))
+    local profile = pipe:read("a")
+    if pipe:close() then write(this, profile) return this end
+  end
+  stop(1, "build.lua: this: want tools/probe.c to compile and measure, got a failure\n")
+end
+
+-- What gen/describe.lua wants to know about a MODEL or HW.
+local function input(path, problems)
+  local given, file, why = { id = describe.id_of(path), file = describe.banner_of(path) }
+  if path:find("%.gguf$") then
+    file, why = io.open(path, "rb")
+    given.size = file and file:seek("end")
+    given.read = given.size and function(n) return file:seek("set") and file:read(n) or "" end
+  elseif path:find("%.lua$") then
+    given.text, why = slurp(path)
+    if not given.text then given.text = slurp(root .. path) end
+  else
+    local found, json = pcall(require, "dkjson")
+    if not found then stop(1, "build.lua: config.json: want the Lua module dkjson (lua-dkjson), got none\n") end
+    given.file, given.json = given.file .. "/config.json", json
+    given.text, why = slurp(path .. "/config.json")
+  end
+  problems[#problems + 1] = describe.complaint(given, why)
+  return given
+end
+
+local function stop_if(problems)
+  return #problems == 0 or stop(1, table.concat(problems, "\n"), "\n")
+end
+
+local function texts_of(paths)
+  local texts = {}
+  for i, path in ipairs(paths) do texts[i] = { path = path, text = assert(slurp(root .. path)) } end
+  return texts
+end
+
+local function main(request)
+  local problems, out = {}, request.out or root .. "out"
+  local model_in = input(request.model, problems)
+  local hw_in = input(request.hw == "this" and this_machine(request, out) or request.hw, problems)
+  local opts = options.parse(request.set, problems)
+  local model = (model_in.text or model_in.read) and describe.model(model_in, problems)
+  local hw = hw_in.text and describe.hardware(hw_in, problems)
+  stop_if(problems)
+
+  local p, reasons = plan.plan { model = model, hw = hw, opts = opts, model_id = model_in.id,
+    hw_id = hw_in.id, model_file = model_in.file, hw_file = hw_in.file }
+  stop_if(reasons)
+  local templates = texts_of(sources.templates)
+  local hash = emit.plan_hash(p, texts_of(sources.modules), templates)
+  if request.explain then return io.write(emit.explain(p, hash)) end
+  if request.dump then return io.write(emit.dump(p, hash)) end
+
+  local folder = make_folder(out .. "/" .. p.id)
+  for _, file in ipairs(emit.files(p, hash, templates)) do write(folder .. "/" .. file.name, file.text) end
+  write(out .. "/active.mk", emit.active(p))
+  for _, note in ipairs(p.notes) do io.stderr:write("note: ", note, "\n") end
+end
+
+local request, complaint = args.parse(arg)
+if not request then stop(2, "build.lua: ", complaint, "\n\n", args.USAGE) end
+if request.help then io.write(args.USAGE) else main(request) end

@@ -1,0 +1,31 @@
+-- gen/load.lua -- a description's text -> the table that it states.
+--
+-- A description is Lua that runs with one word in scope, `model` or
+-- `hardware`: it can state facts, but not read files or call anything.
+
+local M = {}
+
+--- @param text string  the description
+--- @param file string  its name, for messages
+--- @param word string  "model" or "hardware"
+--- @return table? stated, string? problem
+function M.description(text, file, word)
+  local stated, times
+  times = 0
+  local env = { [word] = function(t) stated, times = t, times + 1 end }
+  local chunk, syntax = load(text, "@" .. file, "t", env)
+  if not chunk then return nil, ("%s: syntax: want Lua, got: %s"):format(file, syntax) end
+  local ok, err = pcall(chunk)
+  if not ok then
+    return nil, ("%s: text: want %s { ... } and nothing else, got: %s"):format(file, word, tostring(err))
+  end
+  if times ~= 1 then
+    return nil, ("%s: %s: want it stated once, got %d times"):format(file, word, times)
+  end
+  if type(stated) ~= "table" then
+    return nil, ("%s: %s: want a table, got a %s"):format(file, word, type(stated))
+  end
+  return stated
+end
+
+return M

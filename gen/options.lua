@@ -1,0 +1,47 @@
+-- gen/options.lua -- the --set key=value pairs.
+
+local model = require "gen.model"
+local quant = require "gen.quant"
+local schema = require "gen.schema"
+
+local M = {}
+
+local function fields()
+  local list = { { name = "quant", kind = "choice", choices = quant.names, optional = true } }
+  for _, class in ipairs(model.classes) do
+    list[#list + 1] = { name = "quant." .. class, kind = "choice", choices = quant.names,
+                        optional = true }
+  end
+  local rest = {
+    { name = "ctx",        kind = "integer", min = 1, max = 1 << 24, optional = true },
+    { name = "batch",      kind = "integer", min = 1, max = 4096, optional = true },
+    { name = "logit_rows", kind = "integer", min = 1, max = 4096, optional = true },
+    { name = "kv",         kind = "choice",  choices = { "f32", "f16" }, optional = true },
+    { name = "threads",    kind = "integer", min = 1, max = 1024, optional = true },
+    { name = "id",         kind = "string",  optional = true, pattern = "^[%w][%w._-]*$",
+      want = "a name of letters, digits, '.', '_' and '-'" },
+  }
+  return table.move(rest, 1, #rest, #list + 1, list)
+end
+
+M.fields = fields()
+
+--- @param pairs_given table  list of "key=value"
+--- @return table options     (complete only when no problem was added)
+function M.parse(pairs_given, problems)
+  local stated = {}
+  for _, text in ipairs(pairs_given) do
+    local key, value = text:match("^([^=]+)=(.*)$")
+    if not key then
+      problems[#problems + 1] = schema.problem("--set", text, "key=value", "no '='")
+    elseif stated[key] ~= nil then
+      problems[#problems + 1] = schema.problem("--set", key, "one value", "two")
+    else
+      stated[key] = math.tointeger(tonumber(value)) or value
+      if key == "id" then stated[key] = value end
+    end
+  end
+  return schema.check(M.fields, stated, "--set", problems)
+end
+
+return M

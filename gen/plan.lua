@@ -1,0 +1,47 @@
+-- gen/plan.lua -- model + machine + options -> the plan, which holds every number.
+--
+-- All arithmetic is in the plan_*.lua modules called here; templates look up.
+
+local formats_of = require "gen.formats"
+local plan_cache = require "gen.plan_cache"
+local plan_kernels = require "gen.plan_kernels"
+local plan_layout = require "gen.plan_layout"
+local plan_prefetch = require "gen.plan_prefetch"
+local plan_rate = require "gen.plan_rate"
+local plan_size = require "gen.plan_size"
+
+local M = {}
+
+--- @param input table  model (checked) + model_id, model_file; hw (checked) + hw_id, hw_file; opts
+--- @return table? plan, table problems
+function M.plan(input)
+  local m, hw, opts, problems = input.model, input.hw, input.opts, {}
+  local pair = input.model_file .. " on " .. input.hw_file .. ": "
+
+  local formats = formats_of.resolve(m, opts, input.model_file, problems)
+  if #problems > 0 then return nil, problems end
+  local plan = {
+    id = opts.id or input.model_id .. "-" .. input.hw_id,
+    model_id = input.model_id, model_file = input.model_file,
+    hw_id = input.hw_id, hw_file = input.hw_file,
+    model = m, hw = hw, opts = opts, formats = formats,
+    layout = plan_layout.plan(m, formats),
+    kernels = plan_kernels.plan(hw),
+  }
+  local reasons = {}
+  plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons)
+  if plan.size and hw.gpu then
+    local why
+    plan.cache, why = plan_cache.plan(m, hw, plan.layout, plan.mem)
+    reasons[#reasons + 1] = why
+    plan.strides = plan.cache and plan_prefetch.plan(m, hw, plan.layout)
+  end
+  if #reasons > 0 then
+    for i, why in ipairs(reasons) do problems[i] = why:find("^%-%-set") and why or pair .. why end
+    return nil, problems
+  end
+  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.cache and plan.cache.seconds)
+  return plan, problems
+end
+
+return M

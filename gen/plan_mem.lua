@@ -1,0 +1,100 @@
+-- gen/plan_mem.lua -- the arena: one mapping, every buffer's offset and bytes.
+--
+-- docs/ARCHITECTURE.md, "The arena", says what each buffer holds; the formulas
+-- below are that table.
+
+local formats_of = require "gen.formats"
+local num = require "gen.num"
+local quant = require "gen.quant"
+
+local M = {}
+
+M.ALIGN = 4096
+M.KV_BLOCK = 64       -- positions in a KV block: IG_KV_BLOCK of kernels.h
+M.SPAN_BLOCKS = 16    -- KV blocks that one thread folds: 1024 positions
+M.PART_ROW = 4        -- batches up to this split attention over spans
+M.N_SEQ = 1
+-- The binary, its stacks and the tokenizer, which live outside the arena.
+M.OUTSIDE_BYTES = 64 << 20
+
+local F32 = 4
+local KV_BYTES = { f32 = 4, f16 = 2 }
+
+--- Counts that follow from the context length.
+function M.counts(ctx)
+  local blocks = num.ceil_div(ctx, M.KV_BLOCK)
+  return { n_kv_block = M.N_SEQ * blocks, n_span = num.ceil_div(blocks, M.SPAN_BLOCKS) }
+end
+
+local function up16(n)
+  return num.align_up(n, 16)
+end
+
+-- Scratch of one thread: gate and up of a batch's rows and their row list, two
+-- running softmax states, and 64 KiB for what kernels keep on the way.
+local function thread_bytes(m, size)
+  local rows = size.batch * m.n_expert_used
+  local group = m.n_head // m.n_head_kv
+  local bytes = rows * quant.PANEL_ROWS * F32 * 2 + rows * 8
+    + 2 * group * (m.head_dim + 2) * F32 + (64 << 10)
+  return num.align_up(bytes, M.ALIGN)
+end
+
+--- Every buffer's bytes, in arena order.
+local function buffers(m, formats, layout, size)
+  local n, rows = M.counts(size.ctx), size.batch
+  local qd, kvd = m.n_head * m.head_dim, m.n_head_kv * m.head_dim
+  local picked, ff_pad = rows * m.n_expert_used, num.align_up(m.n_ff, quant.BLOCK)
+  local function when(condition, bytes) return condition and bytes or 0 end
+  local norm_blocks = formats_of.any(formats, { "q", "k", "v", "router", "gate", "up" }, true)
+  local xq = quant.xq_bytes
+
+  return {
+    { "DATA",   layout.data_bytes },
+    { "KV",     m.n_layer * n.n_kv_block * m.n_head_kv * M.KV_BLOCK * m.head_dim * 2 * KV_BYTES[size.kv] },
+    { "ROPE",   size.ctx * (m.head_dim // 2) * 2 * F32 },
+    { "X",      rows * m.n_embd * F32 },
+    { "XN",     rows * m.n_embd * F32 },
+    { "XQ",     when(norm_blocks, rows * xq(m.n_embd)) },
+    { "Q",      rows * up16(qd) * F32 },
+    { "K",      rows * up16(kvd) * F32 },
+    { "V",      rows * up16(kvd) * F32 },
+    { "AO",     rows * qd * F32 },
+    { "AOQ",    when(formats_of.any(formats, { "o" }, true), rows * xq(qd)) },
+    { "PART",   M.PART_ROW * m.n_head * n.n_span * (m.head_dim + 2) * F32 },
+    { "RL",     rows * up16(m.n_expert) * F32 },
+    { "TOPK",   picked * 8 },
+    { "ROUTE",  picked * 4 + (m.n_expert + 1) * 4 },
+    { "H",      when(formats_of.any(formats, { "down" }, false), picked * ff_pad * F32) },
+    { "HQ",     when(formats_of.any(formats, { "down" }, true), picked * xq(ff_pad)) },
+    { "LN",     size.logit_rows * m.n_embd * F32 },
+    { "LNQ",    when(quant.is_block(formats.output), size.logit_rows * xq(m.n_embd)) },
+    { "LOGITS", size.logit_rows * up16(m.n_vocab) * F32 },
+    { "SAMPLE", m.n_vocab * 8 },
+    { "THREAD", size.threads * thread_bytes(m, size) },
+  }
+end
+
+--- @param m       table  a checked model
+--- @param formats table  of gen/formats.lua
+--- @param layout  table  of gen/plan_layout.lua
+--- @param size    table  ctx, batch, logit_rows, kv, threads
+--- @return table  regions { name, off, bytes }, their total, and the counts in them
+function M.plan(m, formats, layout, size)
+  local mem = M.counts(size.ctx)
+  mem.n_seq, mem.span_blocks, mem.part_row = M.N_SEQ, M.SPAN_BLOCKS, M.PART_ROW
+  mem.thread_bytes = thread_bytes(m, size)
+  mem.regions = {}
+  local at = 0
+  for i, buffer in ipairs(buffers(m, formats, layout, size)) do
+    local name, bytes = buffer[1], buffer[2]
+    mem.regions[i] = { name = name, off = bytes > 0 and at or 0, bytes = bytes }
+    at = at + num.align_up(bytes, M.ALIGN)
+  end
+  mem.bytes = at
+  mem.kv_bytes = mem.regions[2].bytes
+  mem.work_bytes = at - num.align_up(layout.data_bytes, M.ALIGN) - num.align_up(mem.kv_bytes, M.ALIGN)
+  return mem
+end
+
+return M

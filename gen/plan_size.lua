@@ -1,0 +1,108 @@
+-- gen/plan_size.lua -- context, batch, threads: what was asked for, or what fits.
+--
+-- A size that was asked for is kept or refused, with numbers; a default shrinks
+-- to fit the machine, and the plan's notes say so.
+
+local formats_of = require "gen.formats"
+local model = require "gen.model"
+local num = require "gen.num"
+local plan_layout = require "gen.plan_layout"
+local plan_mem = require "gen.plan_mem"
+local quant = require "gen.quant"
+
+local M = {}
+
+M.CTX = 4096        -- default context, when the model was trained for it
+M.CTX_LEAST = 512   -- a default never shrinks below this
+M.CTX_STEP = 64     -- one KV block
+M.BATCH = 256       -- enough rows that prefill is bound by arithmetic
+M.LOGIT_ROWS = 32
+
+--- The sizes before RAM is looked at.
+function M.wanted(m, hw, formats, opts)
+  local ctx = opts.ctx or math.min(m.n_ctx_train, M.CTX)
+  local batch = opts.batch or math.min(M.BATCH, ctx)
+  local expert_f32 = formats_of.used(formats, { "gate", "up", "down" }) == "f32"
+  return {
+    ctx = ctx,
+    batch = batch,
+    logit_rows = opts.logit_rows or math.min(M.LOGIT_ROWS, batch),
+    -- KV as exact as the weights: f32 when someone keeps the experts in f32.
+    kv = opts.kv or (expert_f32 and "f32" or "f16"),
+    threads = opts.threads or hw.cores,
+  }
+end
+
+local function check_options(size, problems)
+  local function at_most(field, limit, what)
+    if size[field] > limit then
+      problems[#problems + 1] = ("--set: %s: want at most %s (%d), got %d")
+        :format(field, what, limit, size[field])
+    end
+  end
+  at_most("batch", size.ctx, "ctx")
+  at_most("logit_rows", size.batch, "batch")
+end
+
+-- The bytes of the data section if every class but the router had this format.
+local function data_bytes_as(m, fmt)
+  local formats = formats_of.resolve(m, { quant = fmt }, "", {})
+  return plan_layout.plan(m, formats).data_bytes
+end
+
+-- Formats that would fit, for the refusal: the reader wants a way out.
+local function way_out(m, rest, limit)
+  local fits = {}
+  for _, fmt in ipairs(quant.names) do
+    local whole = true
+    for _, mat in ipairs(model.layer_matrices(m)) do
+      whole = whole and (mat.class == "router" or quant.fits(fmt, mat.cols))
+    end
+    local need = whole and data_bytes_as(m, fmt) + rest
+    if need and need <= limit then fits[#fits + 1] = ("%s (%s)"):format(fmt, num.human(need)) end
+  end
+  if #fits == 0 then return "no format of its weights fits, and experts on disk are not supported" end
+  return "--set quant= would fit with " .. table.concat(fits, " or ")
+end
+
+local function refusal(m, layout, mem, size, hw)
+  local need, limit = mem.bytes + plan_mem.OUTSIDE_BYTES, hw.ram_usable
+  return ("memory: want at most %s (%s of RAM less %s for the system), got %s: "
+    .. "weights %s, KV for %d positions %s, work %s; %s"):format(
+      num.human(limit), num.human(hw.ram), num.human(hw.ram_reserve), num.human(need),
+      num.human(layout.data_bytes), size.ctx, num.human(mem.kv_bytes), num.human(mem.work_bytes),
+      way_out(m, need - layout.data_bytes, limit))
+end
+
+--- @return table? size, table? mem, table notes   (no size: `problems` says why)
+function M.plan(m, hw, formats, layout, opts, problems)
+  local size, notes = M.wanted(m, hw, formats, opts), {}
+  local before = #problems
+  check_options(size, problems)
+  if #problems > before then return nil, nil, notes end
+
+  local wanted = size.ctx
+  local mem = plan_mem.plan(m, formats, layout, size)
+  local function fits() return mem.bytes + plan_mem.OUTSIDE_BYTES <= hw.ram_usable end
+  local first = mem
+  while not fits() and not opts.ctx and size.ctx > M.CTX_LEAST do
+    size.ctx = math.max(size.ctx - M.CTX_STEP, M.CTX_LEAST)
+    mem = plan_mem.plan(m, formats, layout, size)
+  end
+  if not fits() then
+    size.ctx = wanted
+    problems[#problems + 1] = refusal(m, layout, first, size, hw)
+    return nil, nil, notes
+  end
+  if size.ctx < wanted then
+    notes[#notes + 1] = ("context reduced from %d to %d positions to fit %s of usable RAM")
+      :format(wanted, size.ctx, num.human(hw.ram_usable))
+  end
+  if size.ctx > m.n_ctx_train then
+    notes[#notes + 1] = ("context of %d positions is beyond the %d the model was trained for")
+      :format(size.ctx, m.n_ctx_train)
+  end
+  return size, mem, notes
+end
+
+return M

@@ -1,0 +1,26 @@
+-- A hardware profile: copy, fill in, name the file after the machine.  Bytes are
+-- bytes, rates bytes a second.  Say of each number where it was measured, or that
+-- it is assumed.  `build.lua MODEL this` measures the machine it runs on and
+-- writes such a file.  The values here are a small valid example that any
+-- machine can run: no instruction set beyond the compiler's own.
+hardware {
+  source = "assumed: an example",  -- where the numbers come from; the plan's report shows it
+
+  isa = "ref",         -- kernels: ref (plain C), avx2 (with FMA, F16C), avx512 (F BW DQ VL VNNI)
+  cores = 2,           -- physical cores: the most threads (`--set threads=N` overrides)
+  ram = 4 << 30,       -- all of it; the plan leaves a sixteenth, at least 512 MiB, to the system
+  mem_bw = 10e9,       -- reading memory with all cores, far beyond the last cache level
+  core_bw = 8e9,       -- optional: with one core; left out, one core is taken to reach mem_bw
+  disk_bw = 500e6,     -- sequential direct reads of the disk with the weights
+  cache = { l1d = 32 << 10, l2 = 256 << 10, l3 = 4 << 20 },  -- 0 where there is none
+
+  -- A machine with a GPU adds (see hw/4090.lua):
+  -- gpu = {
+  --   name = "GeForce RTX 4090",
+  --   arch = "sm_89",             -- kernels are compiled for it
+  --   vram = 24564 << 20,         -- as the driver reports it
+  --   vram_reserve = 1920 << 20,  -- what the driver, the display and fragmentation take
+  --   vram_bw = 900e9,            -- reading VRAM
+  --   link_bw = 25e9,             -- host to device, pinned, in copies of an expert's size
+  -- },
+}

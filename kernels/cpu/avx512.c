@@ -1,0 +1,107 @@
+/* avx512.c -- ig_kernels_avx512: the bodies of *.inc.h, 16 floats wide, VNNI for blocks.
+ *
+ * Buffers are the caller's and need only the alignment of their type.  Same bits
+ * as ref/ for every input without infinities and NaN.
+ * Flags: -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
+ *        -ffp-contract=off
+ */
+#include <float.h>
+
+#include "../kernels.h"
+#include "../math.h"
+#include "vec_avx512.h"
+
+#include "vector.inc.h"
+#define NAME avx512
+#include "../step.inc.h"
+
+#define FN(f)            f##_f32_avx512
+#define PAIR(p, h, a, b) ig_pair_f32_avx512(p, h, a, b)
+#define SINGLE(p, h, a)  (*(a) = VLOAD((const float *)(const void *)(p) + (h)*VL))
+#define PAIR_BYTES       128
+#include "panel_float.inc.h"
+
+#define FN(f)            f##_f16_avx512
+#define PAIR(p, h, a, b) ig_pair_f16_avx512(p, h, a, b)
+#define SINGLE(p, h, a)  ig_pair_f16_avx512(p, h, a, &(V){ 0 })
+#define PAIR_BYTES       64
+#include "panel_float.inc.h"
+
+#define FN(f)            f##_bf16_avx512
+#define PAIR(p, h, a, b) ig_pair_bf16_avx512(p, h, a, b)
+#define SINGLE(p, h, a)  ig_pair_bf16_avx512(p, h, a, &(V){ 0 })
+#define PAIR_BYTES       64
+#include "panel_float.inc.h"
+
+static inline void unpack_q8_0_avx512(__m512i w[8], const uint8_t *p)
+{
+#pragma GCC unroll 8
+    for (int k = 0; k < 8; k++) w[k] = _mm512_loadu_si512(p + 64 * k);
+}
+
+static inline void unpack_q4_0_avx512(__m512i w[8], const uint8_t *p)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) {
+        const __m512i v = _mm512_loadu_si512(p + 64 * k);
+        w[2 * k] = _mm512_and_si512(v, low);
+        w[2 * k + 1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
+    }
+}
+
+#define FN(f)        f##_q8_0_avx512
+#define UNPACK(w, p) unpack_q8_0_avx512(w, p)
+#define TILE         544
+#define ZERO         128
+#include "panel_q_avx512.inc.h"
+
+#define FN(f)        f##_q4_0_avx512
+#define UNPACK(w, p) unpack_q4_0_avx512(w, p)
+#define TILE         288
+#define ZERO         8
+#include "panel_q_avx512.inc.h"
+
+#define ELEM     float
+#define LOADV(p) VLOAD(p)
+#define LOAD1(x) (x)
+#define KV(f)    f##_f32_avx512
+#include "attn.inc.h"
+
+#define ELEM     uint16_t
+#define LOADV(p) VLOAD_F16(p)
+#define LOAD1(x) ig_fp16_to_f32(x)
+#define KV(f)    f##_f16_avx512
+#include "attn.inc.h"
+
+static void quantize_avx512(struct ig_xq *y, const float *x, int n)
+{
+    for (int b = 0; b < n / IG_QBLOCK; b++, x += IG_QBLOCK) {
+        const V x0 = VLOAD(x), x1 = VLOAD(x + VL);
+        float d = _mm512_reduce_max_ps(VMAX(VABS(x0), VABS(x1))) / 127.0f;
+        if (d < FLT_MIN) d = 0.0f;
+        const V inv = VSET1(d > 0.0f ? 1.0f / d : 0.0f);
+        const __m512i q0 = VROUND_I32(VMUL(x0, inv)), q1 = VROUND_I32(VMUL(x1, inv));
+        _mm_storeu_si128((void *)y[b].q, _mm512_cvtepi32_epi8(q0));
+        _mm_storeu_si128((void *)(y[b].q + VL), _mm512_cvtepi32_epi8(q1));
+        y[b].d = d;
+        y[b].sum = _mm512_reduce_add_epi32(_mm512_add_epi32(q0, q1));
+    }
+}
+
+const struct ig_kernels ig_kernels_avx512 = {
+    .name = "avx512",
+    .panel = {
+        [IG_F32] = panel_f32_avx512,
+        [IG_F16] = panel_f16_avx512,
+        [IG_BF16] = panel_bf16_avx512,
+        [IG_Q8_0] = panel_q8_0_avx512,
+        [IG_Q4_0] = panel_q4_0_avx512,
+    },
+    .attn = { [IG_F32] = attn_f32_avx512, [IG_F16] = attn_f16_avx512 },
+    .rmsnorm = rmsnorm_avx512,
+    .quantize = quantize_avx512,
+    .swiglu = swiglu_avx512,
+    .softmax = softmax_avx512,
+    IG_STEP_MEMBERS
+};

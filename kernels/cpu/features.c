@@ -1,0 +1,31 @@
+/* features.c -- which of the kernel variants the running CPU can execute. */
+#include "../kernels.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+/* Register state that the operating system saves, XCR0. */
+static unsigned xcr0(void)
+{
+    unsigned lo, hi;
+    __asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return lo;
+}
+
+unsigned ig_cpu_features(void)
+{
+    enum { YMM = 0x6, ZMM = 0xe6 };
+    const unsigned need1 = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C;
+    const unsigned need7 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    unsigned a, b, c, d, found = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & need1) != need1) return 0;
+    if ((xcr0() & YMM) != YMM || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    if (b & bit_AVX2) found |= IG_CPU_AVX2;
+    if (found && (b & need7) == need7 && (c & bit_AVX512VNNI) && (xcr0() & ZMM) == ZMM) {
+        found |= IG_CPU_AVX512;
+    }
+    return found;
+}
+#else
+unsigned ig_cpu_features(void) { return 0; }
+#endif

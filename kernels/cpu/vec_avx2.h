@@ -1,0 +1,48 @@
+/* vec_avx2.h -- the vector words of the *.inc.h bodies, 8 floats wide. */
+#include <immintrin.h>
+
+#define VL            8
+#define V             __m256
+#define VZERO         _mm256_setzero_ps()
+#define VLOAD(p)      _mm256_loadu_ps(p)
+#define VLOAD_F16(p)  _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p)))
+#define VSTORE(p, a)  _mm256_storeu_ps(p, a)
+#define VSET1(x)      _mm256_set1_ps(x)
+#define VADD(a, b)    _mm256_add_ps(a, b)
+#define VSUB(a, b)    _mm256_sub_ps(a, b)
+#define VMUL(a, b)    _mm256_mul_ps(a, b)
+#define VDIV(a, b)    _mm256_div_ps(a, b)
+#define VFMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define VMAX(a, b)    _mm256_max_ps(a, b) /* a > b ? a : b */
+#define VMIN(a, b)    _mm256_min_ps(a, b) /* a < b ? a : b */
+#define VABS(a)       _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
+#define VROUND_I32(a) _mm256_cvtps_epi32(a)
+/* a * 2^n, n in the low bits of t */
+#define VSCALE2(a, t)                                                                              \
+    _mm256_castsi256_ps(                                                                           \
+        _mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(t), 23)))
+#define VNAME(f) f##_avx2
+
+/* Rows 8h..8h+7 of two neighbouring columns, as float vectors *a and *b. */
+static inline void ig_pair_f32_avx2(const void *p, int h, V *a, V *b)
+{
+    *a = VLOAD((const float *)p + 8 * h);
+    *b = VLOAD((const float *)p + 8 * h + 16);
+}
+
+static inline void ig_pair_bf16_avx2(const void *p, int h, V *a, V *b)
+{
+    const __m256i v = _mm256_loadu_si256((const __m256i *)p + h);
+    *a = _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
+    *b = _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(-65536)));
+}
+
+static inline void ig_pair_f16_avx2(const void *p, int h, V *a, V *b)
+{
+    const __m256i even_odd = _mm256_broadcastsi128_si256(
+        _mm_set_epi8(15, 14, 11, 10, 7, 6, 3, 2, 13, 12, 9, 8, 5, 4, 1, 0));
+    __m256i v = _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)p + h), even_odd);
+    v = _mm256_permute4x64_epi64(v, 0xd8);
+    *a = _mm256_cvtph_ps(_mm256_castsi256_si128(v));
+    *b = _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1));
+}

@@ -1,0 +1,51 @@
+/* vec_avx512.h -- the vector words of the *.inc.h bodies, 16 floats wide. */
+#include <immintrin.h>
+
+#define VL            16
+#define V             __m512
+#define VZERO         _mm512_setzero_ps()
+#define VLOAD(p)      _mm512_loadu_ps(p)
+#define VLOAD_F16(p)  _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p)))
+#define VSTORE(p, a)  _mm512_storeu_ps(p, a)
+#define VSET1(x)      _mm512_set1_ps(x)
+#define VADD(a, b)    _mm512_add_ps(a, b)
+#define VSUB(a, b)    _mm512_sub_ps(a, b)
+#define VMUL(a, b)    _mm512_mul_ps(a, b)
+#define VDIV(a, b)    _mm512_div_ps(a, b)
+#define VFMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define VMAX(a, b)    _mm512_max_ps(a, b) /* a > b ? a : b */
+#define VMIN(a, b)    _mm512_min_ps(a, b) /* a < b ? a : b */
+#define VABS(a)       _mm512_abs_ps(a)
+#define VROUND_I32(a) _mm512_cvtps_epi32(a)
+/* a * 2^n, n in the low bits of t */
+#define VSCALE2(a, t)                                                                              \
+    _mm512_castsi512_ps(                                                                           \
+        _mm512_add_epi32(_mm512_castps_si512(a), _mm512_slli_epi32(_mm512_castps_si512(t), 23)))
+#define VNAME(f) f##_avx512
+
+/* 16 rows of two neighbouring columns, as float vectors *a and *b (h is 0: one half). */
+static inline void ig_pair_f32_avx512(const void *p, int h, V *a, V *b)
+{
+    (void)h;
+    *a = VLOAD(p);
+    *b = VLOAD((const float *)p + 16);
+}
+
+static inline void ig_pair_bf16_avx512(const void *p, int h, V *a, V *b)
+{
+    (void)h;
+    const __m512i v = _mm512_loadu_si512(p);
+    *a = _mm512_castsi512_ps(_mm512_slli_epi32(v, 16));
+    *b = _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(-65536)));
+}
+
+static inline void ig_pair_f16_avx512(const void *p, int h, V *a, V *b)
+{
+    (void)h;
+    const __m512i even_odd =
+        _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26, 24,
+                         22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i v = _mm512_permutexvar_epi16(even_odd, _mm512_loadu_si512(p));
+    *a = _mm512_cvtph_ps(_mm512_castsi512_si256(v));
+    *b = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1));
+}

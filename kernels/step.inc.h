@@ -1,0 +1,59 @@
+/* step.inc.h -- the small elementwise kernels of a step, one text for every ISA.
+ *
+ * Include it in a file compiled for one instruction set, with NAME defined as
+ * that set's name, and put IG_STEP_MEMBERS into its struct ig_kernels.  Every
+ * element is computed alone, so how the compiler vectorises the loops cannot
+ * change a bit.
+ */
+#include "math.h"
+
+#define STEP_CAT2(a, b) a##b
+#define STEP_CAT(a, b) STEP_CAT2(a, b)
+#define STEP(op) STEP_CAT(op##_, NAME)
+
+static void STEP(axpy)(float *restrict y, float a, const float *restrict x, int n)
+{
+    for (int i = 0; i < n; i++) y[i] = fmaf(a, x[i], y[i]);
+}
+
+static void STEP(rope)(float *restrict x, const float *restrict cs, int hd)
+{
+    float *restrict hi = x + hd / 2;
+    for (int i = 0; i < hd / 2; i++) {
+        const float x0 = x[i], x1 = hi[i], c = cs[2 * i], s = cs[2 * i + 1];
+        x[i] = fmaf(x0, c, -(x1 * s));
+        hi[i] = fmaf(x1, c, x0 * s);
+    }
+}
+
+static void STEP(store_f32)(void *block, const float *k, const float *v, int hd, int pos)
+{
+    float *kt = block, *vt = kt + (size_t)IG_KV_BLOCK * (size_t)hd + (size_t)pos * (size_t)hd;
+    for (int d = 0; d < hd; d++) kt[d * IG_KV_BLOCK + pos] = k[d];
+    for (int d = 0; d < hd; d++) vt[d] = v[d];
+}
+
+static void STEP(store_f16)(void *block, const float *k, const float *v, int hd, int pos)
+{
+    uint16_t *kt = block, *vt = kt + (size_t)IG_KV_BLOCK * (size_t)hd + (size_t)pos * (size_t)hd;
+    for (int d = 0; d < hd; d++) kt[d * IG_KV_BLOCK + pos] = ig_fp16_from_f32(k[d]);
+    for (int d = 0; d < hd; d++) vt[d] = ig_fp16_from_f32(v[d]);
+}
+
+static void STEP(attn_merge)(struct ig_attn *a, const struct ig_attn *b, int hd, int g)
+{
+    for (int h = 0; h < g; h++) {
+        const float m = a->m[h] > b->m[h] ? a->m[h] : b->m[h];
+        const float ca = ig_expf(a->m[h] - m), cb = ig_expf(b->m[h] - m);
+        float *restrict oa = a->o + (size_t)h * (size_t)hd;
+        const float *restrict ob = b->o + (size_t)h * (size_t)hd;
+        a->m[h] = m;
+        a->l[h] = fmaf(b->l[h], cb, a->l[h] * ca);
+        for (int d = 0; d < hd; d++) oa[d] = fmaf(ob[d], cb, oa[d] * ca);
+    }
+}
+
+#define IG_STEP_MEMBERS \
+    .axpy = STEP(axpy), .rope = STEP(rope), \
+    .store_kv = { [IG_F32] = STEP(store_f32), [IG_F16] = STEP(store_f16) }, \
+    .attn_merge = STEP(attn_merge),

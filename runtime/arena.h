@@ -1,0 +1,15 @@
+/* arena.h -- the engine's only memory: one mapping, made once, then sealed. */
+#ifndef IG_ARENA_H
+#define IG_ARENA_H
+
+#include "base.h"
+
+/* Map `bytes`, refusing when the machine (or its cgroup) has less left.  The
+ * pages are huge where the kernel allows; *huge says whether it may. */
+enum ig_err ig_arena_map(unsigned char **mem, uint64_t bytes, int *huge, struct ig_why *why);
+void ig_arena_unmap(unsigned char *mem, uint64_t bytes);
+
+/* Bytes this process may still take: MemAvailable, and the cgroup's limit less its use. */
+uint64_t ig_memory_left(void);
+
+#endif

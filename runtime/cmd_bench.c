@@ -1,0 +1,263 @@
+/* cmd_bench.c -- how fast prefill and decode are, beside what the machine allows: bench.
+ *
+ * A bound is the bytes that must be read, over the bandwidth of reading memory,
+ * measured between the repetitions so that both see the same machine.  Token
+ * ids are random: the speed of dense arithmetic does not depend on them, and
+ * the choice of experts is as spread out as it can be.
+ */
+#include "cmd.h"
+
+#include "generate.h"
+#include "machine.h"
+#include "out.h"
+#include "progress.h"
+#include "stop.h"
+#include "tables.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct ig_gen gen;
+
+enum { PREFILL, DECODE, N_TEST };
+
+struct test {
+    const char *name;
+    int tokens;   /* 0: skipped */
+    double *ms;   /* [repetitions] per token, sorted at the end */
+    double bytes; /* a token must read */
+};
+
+struct bench {
+    const struct ig_opts *o;
+    struct ig_engine *e;
+    int32_t *ids;
+    struct test test[N_TEST];
+    int done; /* repetitions */
+    struct ig_membench mem;
+    double bandwidth; /* best of the readings, 0 when there was no memory for them */
+    uint64_t peak;
+};
+
+/* splitmix64 (Steele et al. 2014), one draw. */
+static uint64_t draw(uint64_t *state)
+{
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+/* What a prefill must read for each token: a batch reads every weight at most
+ * once, and no more than its tokens would read one by one.  Of an embedding
+ * table that is not also the output matrix it reads a few rows. */
+static double prefill_bytes(int tokens, int batch)
+{
+    const uint64_t embd = (uint64_t)(ig_token_embd.rows + 15) / 16 * ig_token_embd.stride;
+    const double all = (double)(IG_DATA_BYTES - (ig_token_embd.off == ig_output.off ? 0 : embd));
+    double bytes = 0;
+    for (int at = 0; at < tokens; at += batch) {
+        const int rows = tokens - at < batch ? tokens - at : batch;
+        const double each = (double)rows * (double)IG_TOKEN_BYTES;
+        bytes += each < all ? each : all;
+    }
+    return tokens > 0 ? bytes / tokens : 0;
+}
+
+static double prefill_once(struct bench *b)
+{
+    const int n = b->test[PREFILL].tokens;
+    gen.n_past = 0; /* nothing is known: all of it is computed */
+    const int whole = ig_gen_prompt(&gen, b->ids, n);
+    return whole ? 1e3 * gen.stats.prefill_s / n : -1;
+}
+
+static double decode_once(struct bench *b)
+{
+    const int n = b->test[DECODE].tokens;
+    gen.n_past = gen.n_ids = 0;
+    const double t0 = ig_seconds();
+    for (int i = 0; i < n; i++) {
+        if (ig_stop_signal()) return -1;
+        ig_gen_step(&gen, b->ids[i]);
+    }
+    return 1e3 * (ig_seconds() - t0) / n;
+}
+
+static void read_memory(struct bench *b)
+{
+    if (!b->mem.words) return;
+    for (int i = 0; i < 3; i++) {
+        const double bw = ig_membench_read(&b->mem, ig_threads(b->e));
+        if (bw > b->bandwidth) b->bandwidth = bw;
+    }
+}
+
+/* One unmeasured round, then the repetitions; a signal ends them early. */
+static void measure(struct bench *b)
+{
+    struct ig_why why;
+    const int n = b->o->repetitions;
+    for (int i = -1; i < n; i++) {
+        double ms[N_TEST] = { 0, 0 };
+        if (b->test[PREFILL].tokens > 0) ms[PREFILL] = prefill_once(b);
+        if (b->test[DECODE].tokens > 0) ms[DECODE] = decode_once(b);
+        if (ms[PREFILL] < 0 || ms[DECODE] < 0) break;
+        if (i < 0) {
+            /* Everything the engine uses was used; the benchmark's own memory comes after. */
+            b->peak = ig_machine_peak();
+            if (ig_membench_open(&b->mem, ig_threads(b->e), &why) != IG_OK)
+                ig_note("%s; bounds are of the plan's bandwidth", why.text);
+        } else {
+            for (int k = 0; k < N_TEST; k++) b->test[k].ms[i] = ms[k];
+            b->done = i + 1;
+        }
+        read_memory(b);
+        ig_progress_count("repetitions", (uint64_t)(i + 1), (uint64_t)n);
+    }
+    ig_progress_end();
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* What is printed of one test. */
+struct result {
+    double min, median, max; /* ms a token */
+    double rate, gbs, bound_rate, bound_gbs;
+};
+
+static struct result result(const struct bench *b, const struct test *t)
+{
+    const int n = b->done;
+    qsort(t->ms, (size_t)n, sizeof *t->ms, compare);
+    struct result r = {
+        t->ms[0], (t->ms[(n - 1) / 2] + t->ms[n / 2]) / 2, t->ms[n - 1], 0, 0, 0, 0
+    };
+    r.rate = 1e3 / r.median;
+    r.gbs = r.rate * t->bytes / 1e9;
+    r.bound_gbs = (b->bandwidth > 0 ? b->bandwidth : (double)IG_HW_MEM_BW) / 1e9;
+    r.bound_rate = r.bound_gbs * 1e9 / t->bytes;
+    return r;
+}
+
+static void print_text(const struct bench *b)
+{
+    ig_outf("model %s, machine %s, plan %s, kernels %s\n", IG_MODEL_ID, IG_HW_ID, IG_PLAN_HASH,
+            ig_kern.name);
+    ig_outf("%d threads, context %d, batches of %d, %d repetitions\n", ig_threads(b->e),
+            ig_n_ctx(b->e), gen.n_batch, b->done);
+    ig_outf("memory read %.1f GB/s now, %.1f GB/s in the plan\n\n", b->bandwidth / 1e9,
+            (double)IG_HW_MEM_BW / 1e9);
+    ig_outf("%-8s %7s  %27s  %9s  %9s  %8s  %8s  %8s\n", "test", "tokens",
+            "ms a token min/median/max", "tokens/s", "bound", "MB/token", "GB/s", "of bound");
+    for (int k = 0; k < N_TEST; k++) {
+        const struct test *t = &b->test[k];
+        if (t->tokens == 0) continue;
+        const struct result r = result(b, t);
+        ig_outf("%-8s %7d  %8.3f %8.3f %8.3f   %9.2f  %9.2f  %8.2f  %8.2f  %6.1f %%\n", t->name,
+                t->tokens, r.min, r.median, r.max, r.rate, r.bound_rate, t->bytes / 1e6, r.gbs,
+                100 * r.rate / r.bound_rate);
+    }
+    ig_outf("\npeak memory %.1f MB, plan %.1f MB (%+.1f %%)\n", (double)b->peak / 1e6,
+            (double)IG_MEM_BYTES / 1e6, 100 * ((double)b->peak / (double)IG_MEM_BYTES - 1));
+}
+
+static void print_json(const struct bench *b)
+{
+    json_t *tests = json_array();
+    for (int k = 0; k < N_TEST; k++) {
+        const struct test *t = &b->test[k];
+        if (t->tokens == 0) continue;
+        const struct result r = result(b, t);
+        json_array_append_new(
+            tests,
+            json_pack("{s:s, s:i, s:{s:f, s:f, s:f}, s:f, s:f, s:f, s:f, s:f, s:f}", "test",
+                      t->name, "tokens", t->tokens, "ms_per_token", "min", r.min, "median",
+                      r.median, "max", r.max, "tokens_per_s", r.rate, "bound_tokens_per_s",
+                      r.bound_rate, "fraction_of_bound", r.rate / r.bound_rate, "bytes_per_token",
+                      t->bytes, "gb_per_s", r.gbs, "bound_gb_per_s", r.bound_gbs));
+    }
+    ig_out_json(json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:I, s:I}",
+                          "plan", IG_PLAN_HASH, "hw", IG_HW_ID, "model", IG_MODEL_ID, "kernels",
+                          ig_kern.name, "threads", ig_threads(b->e), "ctx", ig_n_ctx(b->e), "batch",
+                          gen.n_batch, "repetitions", b->done, "seed", (json_int_t)b->o->seed.value,
+                          "memory_read_gb_per_s", b->bandwidth / 1e9, "plan_memory_read_gb_per_s",
+                          (double)IG_HW_MEM_BW / 1e9, "tests", tests, "peak_bytes",
+                          (json_int_t)b->peak, "plan_bytes", (json_int_t)IG_MEM_BYTES));
+}
+
+static void print_csv(const struct bench *b)
+{
+    ig_outf("plan,hw,model,threads,ctx,test,tokens,ms_min,ms_median,ms_max,tokens_per_s,gb_per_s,"
+            "bound_gb_per_s,peak_bytes,plan_bytes\n");
+    for (int k = 0; k < N_TEST; k++) {
+        const struct test *t = &b->test[k];
+        if (t->tokens == 0) continue;
+        const struct result r = result(b, t);
+        ig_outf("%s,%s,%s,%d,%d,%s,%d,%.4f,%.4f,%.4f,%.3f,%.3f,%.3f,%llu,%llu\n", IG_PLAN_HASH,
+                IG_HW_ID, IG_MODEL_ID, ig_threads(b->e), ig_n_ctx(b->e), t->name, t->tokens, r.min,
+                r.median, r.max, r.rate, r.gbs, r.bound_gbs, (unsigned long long)b->peak,
+                (unsigned long long)IG_MEM_BYTES);
+    }
+}
+
+/* Sizes from the options, checked against the context; ids; room for the times. */
+static enum ig_err prepare(struct bench *b, const struct ig_session *s, struct ig_why *why)
+{
+    static const int usual[N_TEST] = { 512, 128 };
+    static const char *const name[N_TEST] = { "prefill", "decode" }, *const flag[N_TEST] = { "-p",
+                                                                                             "-n" };
+    const int given[N_TEST] = { b->o->bench_prompt, b->o->bench_gen }, most = ig_n_ctx(s->e);
+    uint64_t state = b->o->seed.value;
+    b->e = s->e;
+    for (int k = 0; k < N_TEST; k++) {
+        struct test *t = &b->test[k];
+        t->name = name[k];
+        t->tokens = given[k] >= 0 ? given[k] : usual[k] < most ? usual[k] : most;
+        if (t->tokens > most)
+            return ig_fail(why, IG_USAGE, "%s: want at most the context, %d, got %d", flag[k], most,
+                           t->tokens);
+        t->ms = calloc((size_t)b->o->repetitions, sizeof *t->ms);
+        if (!t->ms) return ig_fail(why, IG_NO_MEM, "no memory for the times");
+    }
+    if (b->test[PREFILL].tokens + b->test[DECODE].tokens == 0)
+        return ig_fail(why, IG_USAGE, "want -p or -n above 0, got 0 for both");
+    b->ids = malloc((size_t)most * sizeof *b->ids);
+    if (!b->ids) return ig_fail(why, IG_NO_MEM, "no memory for %d ids", most);
+    for (int i = 0; i < most; i++) b->ids[i] = (int32_t)(draw(&state) % IG_N_VOCAB);
+    const enum ig_err err = ig_gen_init(&gen, s, b->o, why);
+    b->test[PREFILL].bytes = prefill_bytes(b->test[PREFILL].tokens, gen.n_batch);
+    b->test[DECODE].bytes = (double)IG_TOKEN_BYTES;
+    return err;
+}
+
+enum ig_err ig_cmd_bench(const struct ig_opts *o, struct ig_why *why)
+{
+    struct bench b = { .o = o };
+    struct ig_session s;
+    enum ig_err err = ig_session_open(&s, o, 0, why);
+    if (err != IG_OK) return err;
+    err = prepare(&b, &s, why);
+    if (err == IG_OK) {
+        ig_stop_catch();
+        measure(&b);
+        if (b.done == 0)
+            ig_note("interrupted before the first repetition");
+        else if (o->format == IG_JSON)
+            print_json(&b);
+        else if (o->format == IG_CSV)
+            print_csv(&b);
+        else
+            print_text(&b);
+    }
+    ig_membench_close(&b.mem);
+    for (int k = 0; k < N_TEST; k++) free(b.test[k].ms);
+    free(b.ids);
+    ig_session_close(&s);
+    return err;
+}

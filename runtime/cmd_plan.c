@@ -1,0 +1,174 @@
+/* cmd_plan.c -- what was planned, and what is there: plan, info. */
+#include "cmd.h"
+
+#include "config.h"
+#include "kernels.h"
+#include "machine.h"
+#include "out.h"
+#include "session.h"
+#include "tables.h"
+
+#include <inttypes.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+enum ig_err ig_cmd_plan(const struct ig_opts *o, struct ig_why *why)
+{
+    (void)o;
+    (void)why;
+    ig_out(ig_plan_text, strlen(ig_plan_text));
+    return IG_OK;
+}
+
+static json_t *json_hash(uint64_t hash)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    return json_string(text);
+}
+
+/* Names from outside may be anything but UTF-8, which JSON has to be. */
+static json_t *json_text(const char *text)
+{
+    json_t *j = json_string(text);
+    return j ? j : json_string("(not UTF-8)");
+}
+
+static json_t *build_json(void)
+{
+    json_t *regions = json_array();
+    for (uint32_t i = 0; i < (uint32_t)ig_n_regions; i++)
+        json_array_append_new(regions, json_pack("{s:s, s:I, s:I}", "name", ig_regions[i].name,
+                                                 "offset", (json_int_t)ig_regions[i].off, "bytes",
+                                                 (json_int_t)ig_regions[i].bytes));
+    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:f, s:o}",
+                     "model", IG_MODEL_ID, "hw", IG_HW_ID, "plan", IG_PLAN_HASH, "layout",
+                     json_hash(IG_LAYOUT_HASH), "layout_text", IG_LAYOUT_TEXT, "kernels",
+                     ig_kern.name, "ctx", IG_N_CTX, "batch", IG_N_ROW, "threads_max",
+                     IG_N_THREAD_MAX, "weights_bytes", (json_int_t)IG_DATA_BYTES, "token_bytes",
+                     (json_int_t)IG_TOKEN_BYTES, "memory_bytes", (json_int_t)IG_MEM_BYTES,
+                     "predicted_tokens_per_s", (double)IG_PREDICTED_TPS, "regions", regions);
+}
+
+static json_t *machine_json(void)
+{
+    char need[128], have[128];
+    const unsigned found = ig_cpu_features();
+    return json_pack("{s:s, s:s, s:b, s:i, s:I}", "isa_needed",
+                     ig_machine_isa(IG_NEED_CPU, need, sizeof need), "isa_found",
+                     ig_machine_isa(found, have, sizeof have), "isa_ok",
+                     (IG_NEED_CPU & ~found) == 0, "cpus", omp_get_num_procs(), "memory_bytes",
+                     (json_int_t)ig_machine_memory());
+}
+
+/* The file's own words; its layout is compared, not required. */
+static enum ig_err weights_json(const char *path, json_t **j, struct ig_why *why)
+{
+    struct ig_wfile f;
+    enum ig_err err = ig_wfile_open(&f, path, 0, why);
+    if (err != IG_OK) return err;
+    char model[sizeof f.h.model_id + 1] = "", layout[sizeof f.h.layout_text + 1] = "";
+    memcpy(model, f.h.model_id, sizeof f.h.model_id);
+    memcpy(layout, f.h.layout_text, sizeof f.h.layout_text);
+    const int same = f.h.layout_hash == IG_LAYOUT_HASH;
+    *j = json_pack("{s:o, s:o, s:o, s:o, s:b, s:I, s:b}", "file",
+                   json_text(path ? path : "(embedded)"), "model", json_text(model), "layout_text",
+                   json_text(layout), "layout", json_hash(f.h.layout_hash), "matches", same,
+                   "bytes", (json_int_t)f.h.file_bytes, "tokenizer", f.h.tokenizer.bytes > 0);
+    if (!same)
+        err = ig_fail(why, IG_MISMATCH,
+                      "%s: want layout %016" PRIx64 " (%s), got %016" PRIx64
+                      " (%s); pack the checkpoint again with this program, or generate the engine "
+                      "that the file was packed for",
+                      path ? path : "embedded weights", (uint64_t)IG_LAYOUT_HASH, IG_LAYOUT_TEXT,
+                      f.h.layout_hash, layout);
+    ig_wfile_close(&f);
+    return err;
+}
+
+static enum ig_err run_json(const struct ig_opts *o, json_t **j, struct ig_why *why)
+{
+    struct ig_session s;
+    const enum ig_err err = ig_session_open(&s, o, 0, why);
+    if (err != IG_OK) return err;
+    json_t *list = json_array();
+    for (int i = 0; i < ig_n_downgrade(s.e); i++)
+        json_array_append_new(list, json_string(ig_downgrade(s.e, i)));
+    *j = json_pack("{s:i, s:i, s:o, s:I}", "threads", ig_threads(s.e), "ctx", ig_n_ctx(s.e),
+                   "downgrades", list, "peak_bytes", (json_int_t)ig_machine_peak());
+    ig_session_close(&s);
+    return IG_OK;
+}
+
+/* An object as "key: value" lines, for people; what is nested stands indented below. */
+static void print_text(const json_t *j, int depth)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)j, key, v)
+    {
+        ig_outf("%*s%s:", 2 * depth, "", key);
+        size_t i;
+        json_t *item;
+        if (json_is_string(v)) {
+            ig_outf(" %s\n", json_string_value(v));
+        } else if (json_is_integer(v)) {
+            ig_outf(" %" JSON_INTEGER_FORMAT "\n", json_integer_value(v));
+        } else if (json_is_real(v)) {
+            ig_outf(" %.1f\n", json_real_value(v));
+        } else if (json_is_boolean(v)) {
+            ig_outf(" %s\n", json_is_true(v) ? "yes" : "no");
+        } else if (json_is_object(v)) {
+            ig_outf("\n");
+            print_text(v, depth + 1);
+        } else if (json_array_size(v) == 0) {
+            ig_outf(" none\n");
+        } else {
+            ig_outf("\n");
+            json_array_foreach(v, i, item)
+            {
+                if (json_is_string(item))
+                    ig_outf("%*s- %s\n", 2 * depth + 2, "", json_string_value(item));
+                else
+                    ig_outf("%*s%-24s %14" JSON_INTEGER_FORMAT " bytes at %" JSON_INTEGER_FORMAT
+                            "\n",
+                            2 * depth + 2, "", json_string_value(json_object_get(item, "name")),
+                            json_integer_value(json_object_get(item, "bytes")),
+                            json_integer_value(json_object_get(item, "offset")));
+            }
+        }
+    }
+}
+
+/* Everything that can be said is said; what is wrong decides the exit code. */
+enum ig_err ig_cmd_info(const struct ig_opts *o, struct ig_why *why)
+{
+    json_t *root = json_pack("{s:o, s:o}", "build", build_json(), "machine", machine_json());
+    json_t *part = NULL;
+    const enum ig_err isa = ig_machine_check(IG_NEED_CPU, ig_cpu_features(), why);
+    const char *path, *unloaded = o->no_load ? "not loaded: --no-load" : "not possible";
+    struct ig_why more;
+    enum ig_err err = IG_OK;
+    if (ig_session_weights(o, &path, &more) != IG_OK) {
+        unloaded = more.text; /* none there is a fact here, not an error */
+    } else {
+        err = weights_json(path, &part, &more);
+        if (part) json_object_set_new(root, "weights", part);
+        part = NULL;
+        if (err == IG_OK && isa == IG_OK && !o->no_load) err = run_json(o, &part, &more);
+    }
+    if (part)
+        json_object_set_new(root, "run", part);
+    else
+        json_object_set_new(root, "run", json_string(unloaded));
+    if (o->format == IG_JSON) {
+        ig_out_json(root);
+    } else {
+        print_text(root, 0);
+        json_decref(root);
+    }
+    if (isa != IG_OK) return isa;
+    if (err != IG_OK) *why = more;
+    return err;
+}

@@ -1,0 +1,183 @@
+/* engine.c -- start-up: threads, arena, weights; then nothing allocates. */
+#include "state.h"
+#include "arena.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { READ_BYTES = 8 << 20 }; /* blocks are read in groups of about this size */
+
+_Static_assert(IG_N_ROW * IG_QBLOCK * 4 <= 64 << 10, "hidden_block's rows fit a thread's spare");
+_Static_assert(IG_N_EMBD * 4 <= 64 << 10, "down_one's sums fit a thread's spare");
+_Static_assert(IG_N_EMBD % 2 == 0 && IG_HEAD_DIM % 2 == 0, "pairs of columns");
+
+static struct ig_engine engine;
+
+static void downgrade(struct ig_engine *e, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static void downgrade(struct ig_engine *e, const char *fmt, ...)
+{
+    if (e->n_downgrade == IG_MAX_DOWNGRADE) return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e->downgrade[e->n_downgrade++], sizeof e->downgrade[0], fmt, ap);
+    va_end(ap);
+}
+
+/* The threads that OpenMP really gives; ig_team_wait would hang on fewer. */
+static void start_team(struct ig_engine *e, int want)
+{
+    cpu_set_t set;
+    const int cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    int n = want > 0 ? want : cpus;
+    if (n > IG_N_THREAD_MAX) n = IG_N_THREAD_MAX;
+    omp_set_dynamic(0);
+    int got = 1;
+#pragma omp parallel num_threads(n)
+#pragma omp single
+    got = omp_get_num_threads();
+    if (got < n) downgrade(e, "threads: asked for %d, OpenMP gave %d", n, got);
+    if (want > IG_N_THREAD_MAX)
+        downgrade(e, "threads: asked for %d, the plan has room for %d", want, IG_N_THREAD_MAX);
+    if (n > cpus) downgrade(e, "threads: %d on %d usable CPUs", n, cpus);
+    e->team.n = got;
+}
+
+struct load {
+    struct ig_engine *e;
+    const struct ig_open *o;
+    uint64_t done;
+    enum ig_err err;
+    struct ig_why why;
+};
+
+/* Blocks [lo, hi): one read, then each block's checksum while it is in cache. */
+static void load_blocks(struct load *ld, uint32_t lo, uint32_t hi)
+{
+    const struct ig_wfile *f = &ld->e->file;
+    const uint64_t off = f->blocks[lo].off;
+    const uint64_t bytes = f->blocks[hi - 1].off + f->blocks[hi - 1].bytes - off;
+    unsigned char *dst = ld->e->mem + IG_MEM_DATA_OFF;
+    struct ig_why why;
+
+    enum ig_err err = ig_wfile_read(f, dst + off, off, bytes, &why);
+    for (uint32_t i = lo; i < hi && err == IG_OK && ld->o->verify; i++)
+        err = ig_wfile_check(f, i, dst + f->blocks[i].off, &why);
+#pragma omp critical(ig_load)
+    {
+        if (err != IG_OK && ld->err == IG_OK) {
+            ld->err = err;
+            ld->why = why;
+        }
+        ld->done += bytes;
+        if (ld->o->progress) ld->o->progress("loading weights", ld->done, IG_DATA_BYTES);
+    }
+}
+
+/* The end of the group of blocks that starts at lo. */
+static uint32_t group_end(const struct ig_wfile *f, uint32_t lo)
+{
+    uint32_t hi = lo + 1;
+    while (hi < f->h.n_block && f->blocks[hi].off + f->blocks[hi].bytes - f->blocks[lo].off <= READ_BYTES)
+        hi++;
+    return hi;
+}
+
+static enum ig_err load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+{
+    struct load ld = { .e = e, .o = o };
+#pragma omp parallel num_threads(e->team.n)
+#pragma omp single
+    for (uint32_t lo = 0, hi; lo < e->file.h.n_block; lo = hi) {
+        hi = group_end(&e->file, lo);
+#pragma omp task firstprivate(lo, hi) shared(ld)
+        if (ld.err == IG_OK) load_blocks(&ld, lo, hi);
+    }
+    if (ld.err != IG_OK) *why = ld.why;
+    return ld.err;
+}
+
+/* Touch everything beside the weights, so that no page fault comes later. */
+static void touch(struct ig_engine *e, int poison)
+{
+    const uint64_t from = IG_MEM_DATA_OFF + IG_DATA_BYTES, step = UINT64_C(2) << 20;
+#pragma omp parallel for num_threads(e->team.n)
+    for (uint64_t off = from; off < IG_MEM_BYTES; off += step) {
+        const uint64_t n = IG_MEM_BYTES - off < step ? IG_MEM_BYTES - off : step;
+        memset(e->mem + off, poison ? 0xff : 0, n); /* all ones is a NaN in every float format */
+    }
+}
+
+/* cos, sin of position * theta^(-2i / head_dim): Su et al. 2021, RoFormer, equation 15. */
+static void fill_rope(struct ig_engine *e)
+{
+    float *cs = IG_BUF(e, ROPE, float);
+#pragma omp parallel for num_threads(e->team.n)
+    for (int pos = 0; pos < IG_N_CTX; pos++)
+        for (int i = 0; i < IG_HEAD_DIM / 2; i++) {
+            const float inv = 1.0f / powf(IG_ROPE_THETA, (float)(2 * i) / (float)IG_HEAD_DIM);
+            const float angle = (float)pos * inv;
+            cs[((size_t)pos * (IG_HEAD_DIM / 2) + (size_t)i) * 2] = cosf(angle);
+            cs[((size_t)pos * (IG_HEAD_DIM / 2) + (size_t)i) * 2 + 1] = sinf(angle);
+        }
+}
+
+static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+{
+    int huge = 0;
+    if (o->n_ctx > IG_N_CTX)
+        return ig_fail(why, IG_USAGE, "context: the plan has room for %d positions, asked for %d",
+                       IG_N_CTX, o->n_ctx);
+    e->n_ctx = o->n_ctx > 0 ? o->n_ctx : IG_N_CTX;
+    start_team(e, o->threads);
+    enum ig_err err = ig_wfile_open(&e->file, o->weights, IG_LAYOUT_HASH, why);
+    if (err != IG_OK) return err;
+    if (e->file.h.data.bytes != IG_DATA_BYTES)
+        return ig_fail(why, IG_MISMATCH,
+                       "weights: want %" PRIu64 " bytes of data, got %" PRIu64,
+                       (uint64_t)IG_DATA_BYTES, e->file.h.data.bytes);
+    err = ig_arena_map(&e->mem, IG_MEM_BYTES, &huge, why);
+    if (err != IG_OK) return err;
+    if (!huge) downgrade(e, "memory: huge pages are off on this kernel");
+    err = load_weights(e, o, why);
+    if (err != IG_OK) return err;
+    touch(e, o->poison);
+    fill_rope(e);
+    for (int s = 0; s < IG_N_SEQ; s++)
+        for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
+            e->kv_table[s][i] = (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i;
+    return IG_OK;
+}
+
+enum ig_err ig_engine_open(struct ig_engine **e, const struct ig_open *o, struct ig_why *why)
+{
+    memset(&engine, 0, sizeof engine);
+    engine.file.fd = -1;
+    const enum ig_err err = prepare(&engine, o, why);
+    if (err != IG_OK)
+        ig_engine_close(&engine);
+    else
+        *e = &engine;
+    return err;
+}
+
+void ig_engine_close(struct ig_engine *e)
+{
+    if (e->file.fd >= 0) ig_wfile_close(&e->file);
+    ig_arena_unmap(e->mem, IG_MEM_BYTES);
+    e->mem = NULL;
+}
+
+void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap)
+{
+    e->tap = tap ? *tap : (struct ig_tap){ 0 };
+}
+int ig_threads(const struct ig_engine *e) { return e->team.n; }
+int ig_n_ctx(const struct ig_engine *e) { return e->n_ctx; }
+const struct ig_wfile *ig_weights(const struct ig_engine *e) { return &e->file; }
+int ig_n_downgrade(const struct ig_engine *e) { return e->n_downgrade; }
+const char *ig_downgrade(const struct ig_engine *e, int i) { return e->downgrade[i]; }

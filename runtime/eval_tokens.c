@@ -1,0 +1,222 @@
+/* eval_tokens.c -- run given ids and write what the pass computed: eval --tokens.
+ *
+ * Tensors of T positions: logits [T, vocab], hidden.embed, hidden.layerL and
+ * hidden.final_norm [T, n_embd], router.layerL.topk_idx and .topk_weight
+ * [T, experts used], the chosen experts by descending weight, equal weights by
+ * lower id.  With --greedy N: greedy.tokens [N] and greedy.logits [N, vocab],
+ * row i being what token i was taken from.
+ */
+#include "eval.h"
+
+#include "config.h"
+#include "dump.h"
+#include "generate.h"
+#include "input.h"
+#include "out.h"
+#include "stop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_HIDDEN = IG_N_LAYER + 2, N_TENSOR = 2 + N_HIDDEN + 2 * IG_N_LAYER + 2 };
+
+struct capture {
+    int n;     /* T */
+    int first; /* position of the batch's row 0 */
+    float *logits;
+    float *hidden[N_HIDDEN]; /* embed, layers, final norm */
+    int32_t *expert[IG_N_LAYER];
+    float *weight[IG_N_LAYER];
+    int n_greedy;
+    int32_t *greedy;
+    float *greedy_logits;
+    int failed; /* an allocation */
+};
+
+static void *room(struct capture *c, size_t rows, size_t cols)
+{
+    void *p = calloc(rows ? rows : 1, cols * sizeof(float));
+    if (!p) c->failed = 1;
+    return p;
+}
+
+static enum ig_err open_capture(struct capture *c, int n, int n_greedy, int dump,
+                                struct ig_why *why)
+{
+    const size_t rows = (size_t)n, made = (size_t)n_greedy;
+    c->n = n;
+    c->n_greedy = n_greedy;
+    c->greedy = room(c, made, 1);
+    if (dump) {
+        c->logits = room(c, rows, IG_N_VOCAB);
+        c->greedy_logits = room(c, made, IG_N_VOCAB);
+        for (int i = 0; i < N_HIDDEN; i++) c->hidden[i] = room(c, rows, IG_N_EMBD);
+        for (int i = 0; i < IG_N_LAYER; i++) {
+            c->expert[i] = room(c, rows, IG_N_EXPERT_USED);
+            c->weight[i] = room(c, rows, IG_N_EXPERT_USED);
+        }
+    }
+    return c->failed ? ig_fail(why, IG_NO_MEM, "no memory to keep %d positions", n + n_greedy)
+                     : IG_OK;
+}
+
+static void close_capture(struct capture *c)
+{
+    free(c->logits);
+    free(c->greedy);
+    free(c->greedy_logits);
+    for (int i = 0; i < N_HIDDEN; i++) free(c->hidden[i]);
+    for (int i = 0; i < IG_N_LAYER; i++) {
+        free(c->expert[i]);
+        free(c->weight[i]);
+    }
+}
+
+static void hidden(void *ctx, int layer, int row, const float *x)
+{
+    struct capture *c = ctx;
+    memcpy(c->hidden[layer + 1] + (size_t)(c->first + row) * IG_N_EMBD, x, IG_N_EMBD * sizeof *x);
+}
+
+/* Insertion sort: a handful of experts, nearly always in order already. */
+static void routed(void *ctx, int layer, int row, const int32_t *expert, const float *weight)
+{
+    struct capture *c = ctx;
+    const size_t at = (size_t)(c->first + row) * IG_N_EXPERT_USED;
+    int32_t *id = c->expert[layer] + at;
+    float *w = c->weight[layer] + at;
+    for (int i = 0; i < IG_N_EXPERT_USED; i++) {
+        int j = i;
+        while (j > 0 &&
+               (w[j - 1] < weight[i] || (!(w[j - 1] > weight[i]) && id[j - 1] > expert[i]))) {
+            id[j] = id[j - 1];
+            w[j] = w[j - 1];
+            j--;
+        }
+        id[j] = expert[i];
+        w[j] = weight[i];
+    }
+}
+
+static void start(void *ctx, int pos) { ((struct capture *)ctx)->first = pos; }
+
+static void take(void *ctx, int pos, const float *logits)
+{
+    struct capture *c = ctx;
+    if (c->logits)
+        memcpy(c->logits + (size_t)pos * IG_N_VOCAB, logits, IG_N_VOCAB * sizeof *logits);
+    if (pos == c->n - 1 && c->n_greedy > 0) {
+        c->greedy[0] = ig_gen_argmax(logits);
+        if (c->greedy_logits) memcpy(c->greedy_logits, logits, IG_N_VOCAB * sizeof *logits);
+    }
+}
+
+/* Tokens 1 .. n_greedy - 1, each from the one before; take() made token 0. */
+static int continue_greedily(struct ig_engine *e, struct capture *c)
+{
+    static const int32_t seq = 0;
+    static const uint8_t want = 1;
+    for (int i = 1; i < c->n_greedy; i++) {
+        const int32_t pos = c->n + i - 1;
+        const struct ig_batch b = { 1, &c->greedy[i - 1], &pos, &seq, &want };
+        if (ig_stop_signal()) return 0;
+        ig_forward(e, &b);
+        const float *logits = ig_logits(e, 0);
+        c->greedy[i] = ig_gen_argmax(logits);
+        if (c->greedy_logits)
+            memcpy(c->greedy_logits + (size_t)i * IG_N_VOCAB, logits, IG_N_VOCAB * sizeof *logits);
+    }
+    return 1;
+}
+
+/* Append [rows, cols], or [rows] for cols 0, under the name that `fmt` makes of `layer`. */
+static void list(struct ig_tensor *t, int *n, int is_int, int rows, int cols, const void *data,
+                 const char *name, int layer)
+{
+    struct ig_tensor *x = &t[(*n)++];
+    if (layer >= 0)
+        snprintf(x->name, sizeof x->name, "%.16s.layer%d%.16s", name, layer,
+                 name[0] == 'h' ? ""
+                 : is_int       ? ".topk_idx"
+                                : ".topk_weight");
+    else
+        snprintf(x->name, sizeof x->name, "%s", name);
+    x->is_int = is_int;
+    x->n_dim = cols > 0 ? 2 : 1;
+    x->dim[0] = (uint64_t)rows;
+    x->dim[1] = (uint64_t)cols;
+    x->data = data;
+}
+
+static enum ig_err write_capture(const struct capture *c, const int32_t *ids, const char *path,
+                                 struct ig_why *why)
+{
+    static struct ig_tensor t[N_TENSOR];
+    int n = 0;
+    list(t, &n, 1, c->n, 0, ids, "input_ids", -1);
+    list(t, &n, 0, c->n, IG_N_VOCAB, c->logits, "logits", -1);
+    list(t, &n, 0, c->n, IG_N_EMBD, c->hidden[0], "hidden.embed", -1);
+    for (int i = 0; i < IG_N_LAYER; i++)
+        list(t, &n, 0, c->n, IG_N_EMBD, c->hidden[i + 1], "hidden", i);
+    list(t, &n, 0, c->n, IG_N_EMBD, c->hidden[N_HIDDEN - 1], "hidden.final_norm", -1);
+    for (int i = 0; i < IG_N_LAYER; i++) {
+        list(t, &n, 1, c->n, IG_N_EXPERT_USED, c->expert[i], "router", i);
+        list(t, &n, 0, c->n, IG_N_EXPERT_USED, c->weight[i], "router", i);
+    }
+    if (c->n_greedy > 0) {
+        list(t, &n, 1, c->n_greedy, 0, c->greedy, "greedy.tokens", -1);
+        list(t, &n, 0, c->n_greedy, IG_N_VOCAB, c->greedy_logits, "greedy.logits", -1);
+    }
+    return ig_dump_write(path, t, n, why);
+}
+
+static void print_greedy(const struct capture *c, int format)
+{
+    if (format == IG_JSON) {
+        json_t *j = json_pack("{s:i, s:[]}", "tokens", c->n, "greedy");
+        for (int i = 0; i < c->n_greedy; i++)
+            json_array_append_new(json_object_get(j, "greedy"), json_integer(c->greedy[i]));
+        ig_out_json(j);
+        return;
+    }
+    for (int i = 0; i < c->n_greedy; i++) ig_outf("%s%d", i ? "," : "", c->greedy[i]);
+    if (c->n_greedy > 0) ig_out("\n", 1);
+}
+
+static enum ig_err check_length(struct ig_engine *e, size_t n, int n_greedy, struct ig_why *why)
+{
+    const size_t more = n_greedy > 0 ? (size_t)n_greedy - 1 : 0, most = (size_t)ig_n_ctx(e);
+    if (n == 0) return ig_fail(why, IG_USAGE, "--tokens: want token ids, got none");
+    if (n > most || more > most - n)
+        return ig_fail(why, IG_FAIL,
+                       "%zu tokens and %zu more need %zu positions, the context has %zu", n, more,
+                       n + more, most);
+    return IG_OK;
+}
+
+enum ig_err ig_eval_tokens(struct ig_engine *e, const struct ig_opts *o, int batch,
+                           struct ig_why *why)
+{
+    struct capture c = { .n = 0 };
+    const struct ig_tap tap = { &c, hidden, routed };
+    const struct ig_eval_to to = { &c, start, take };
+    const int n_greedy = o->greedy > 0 ? o->greedy : 0;
+    int32_t *ids = NULL;
+    size_t n = 0;
+
+    enum ig_err err = ig_input_ids("--tokens", o->tokens, IG_N_VOCAB, &ids, &n, why);
+    if (err == IG_OK) err = check_length(e, n, n_greedy, why);
+    if (err == IG_OK) err = open_capture(&c, (int)n, n_greedy, o->dump != NULL, why);
+    if (err == IG_OK) {
+        if (o->dump) ig_set_tap(e, &tap);
+        int whole = ig_eval_rows(e, ids, (int)n, batch, &to);
+        ig_set_tap(e, NULL);
+        whole = whole && continue_greedily(e, &c);
+        if (whole && o->dump) err = write_capture(&c, ids, o->dump, why);
+        if (whole && err == IG_OK) print_greedy(&c, o->format);
+    }
+    close_capture(&c);
+    free(ids);
+    return err;
+}

@@ -1,0 +1,27 @@
+/* machine.h -- what the running machine has and does: instruction sets, time, memory. */
+#ifndef IG_MACHINE_H
+#define IG_MACHINE_H
+
+#include "base.h"
+
+/* IG_NO_ISA, naming each missing instruction set, unless `have` covers `need`
+ * (both ig_cpu_features masks). */
+enum ig_err ig_machine_check(unsigned need, unsigned have, struct ig_why *why);
+/* The instruction sets of a mask as text, "none" for 0; returns `buf`. */
+const char *ig_machine_isa(unsigned mask, char *buf, size_t cap);
+
+double ig_seconds(void);          /* monotonic */
+uint64_t ig_machine_peak(void);   /* most bytes this process ever had in memory */
+uint64_t ig_machine_memory(void); /* bytes of RAM in the machine, 0 when unknown */
+
+/* Memory whose only use is to be read, to see how fast the machine can. */
+struct ig_membench {
+    uint64_t *words;
+    size_t bytes;
+};
+enum ig_err ig_membench_open(struct ig_membench *b, int threads, struct ig_why *why);
+/* Read all of it once with `threads` threads; bytes a second. */
+double ig_membench_read(const struct ig_membench *b, int threads);
+void ig_membench_close(struct ig_membench *b);
+
+#endif

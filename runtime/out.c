@@ -1,0 +1,68 @@
+/* out.c -- standard output and remarks, without stdio. */
+#include "out.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static char buf[1 << 16];
+static size_t n_buf;
+static int failed; /* errno of the first failed write */
+
+int ig_out_flush(void)
+{
+    size_t at = 0;
+    while (!failed && at < n_buf) {
+        const ssize_t n = write(STDOUT_FILENO, buf + at, n_buf - at);
+        if (n >= 0)
+            at += (size_t)n;
+        else if (errno != EINTR)
+            failed = errno;
+    }
+    n_buf = 0;
+    return failed;
+}
+
+void ig_out(const void *bytes, size_t n)
+{
+    const char *from = bytes;
+    while (n > 0 && !failed) {
+        if (n_buf == sizeof buf) ig_out_flush();
+        const size_t room = sizeof buf - n_buf, m = n < room ? n : room;
+        memcpy(buf + n_buf, from, m);
+        n_buf += m, from += m, n -= m;
+    }
+}
+
+void ig_outf(const char *fmt, ...)
+{
+    char text[4096]; /* longer texts go through ig_out */
+    va_list ap;
+    va_start(ap, fmt);
+    const int n = vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (n > 0) ig_out(text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+}
+
+int ig_out_is_terminal(void) { return isatty(STDOUT_FILENO); }
+
+void ig_note(const char *fmt, ...)
+{
+    char text[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    const int made = vsnprintf(text, sizeof text - 1, fmt, ap);
+    va_end(ap);
+    if (made < 0) return;
+    size_t n = (size_t)made < sizeof text - 1 ? (size_t)made : sizeof text - 2;
+    text[n++] = '\n';
+
+    ig_out_flush(); /* keep the order that a terminal shows */
+    for (size_t at = 0; at < n;) {
+        const ssize_t w = write(STDERR_FILENO, text + at, n - at);
+        if (w < 0 && errno != EINTR) return; /* nobody is left to tell */
+        if (w > 0) at += (size_t)w;
+    }
+}

@@ -1,0 +1,68 @@
+/* pack_int.h -- what the files of pack share; nobody else includes it.
+ *
+ *   pack.c        the walk over the plan, the output
+ *   pack_src.c    a checkpoint's tensors as rows of the plan's matrices
+ *   pack_synth.c  random panels
+ *   pack_tok.c    the tokenizer section
+ */
+#ifndef IG_PACK_INT_H
+#define IG_PACK_INT_H
+
+#include "gguf.h"
+#include "pack.h"
+#include "plan.h"
+#include "wfile.h"
+
+enum ig_pack_kind { IG_PACK_SYNTH, IG_PACK_HF, IG_PACK_GGUF, IG_PACK_WFILE };
+
+struct ig_pack_src {
+    enum ig_pack_kind kind;
+    const char *path;
+    uint64_t seed;       /* IG_PACK_SYNTH */
+    struct ig_gguf g;    /* IG_PACK_GGUF; its ckpt is every checkpoint's */
+    struct ig_wfile w;   /* IG_PACK_WFILE */
+    unsigned char *used; /* [g.ckpt.n_tensor] 1: the plan asked for it */
+};
+
+/* One matrix of the plan, and where its values come from. */
+struct ig_pack_item {
+    enum ig_role role;
+    int vector;        /* a norm: f32[mat.cols] at mat.off */
+    int layer, expert; /* -1: none */
+    struct ig_mat mat;
+    const struct ig_tensor *t; /* NULL for random weights */
+    uint64_t t_off;            /* of the expert's slice in t */
+    uint8_t rope_pairs;        /* rows of t are permuted */
+};
+
+/* Buffers of one thread for one item. */
+struct ig_pack_scratch {
+    unsigned char *raw, *row; /* 16 rows as they come; 16 rows as they go */
+    float *f32;               /* one row */
+};
+
+enum ig_err ig_pack_src_open(struct ig_pack_src *s, const struct ig_pack_job *job,
+                             struct ig_why *why);
+void ig_pack_src_close(struct ig_pack_src *s);
+/* Fill it->t and what follows from it; checks shape and type. */
+enum ig_err ig_pack_find(struct ig_pack_src *s, struct ig_pack_item *it, struct ig_why *why);
+/* Say which tensors the plan did not ask for. */
+void ig_pack_warn_unused(const struct ig_pack_src *s, void (*warn)(const char *line));
+
+enum ig_err ig_pack_scratch_make(struct ig_pack_scratch *b, const struct ig_pack_item *it,
+                                 struct ig_why *why);
+void ig_pack_scratch_free(struct ig_pack_scratch *b);
+/* Panel p of the item, into ig_panel_bytes() at dst. */
+enum ig_err ig_pack_panel(const struct ig_pack_src *s, const struct ig_pack_item *it, uint32_t p,
+                          void *dst, struct ig_pack_scratch *b, struct ig_why *why);
+/* The item's first row as f32[cols]: norms. */
+enum ig_err ig_pack_vector(const struct ig_pack_src *s, const struct ig_pack_item *it, float *dst,
+                           struct ig_pack_scratch *b, struct ig_why *why);
+
+void ig_pack_synth_panel(uint64_t seed, const struct ig_pack_item *it, uint32_t p, void *dst);
+
+/* malloc'ed; an empty blob when the checkpoint has no tokenizer (and a warning). */
+enum ig_err ig_pack_tokenizer(struct ig_pack_src *s, const struct ig_pack_job *job, void **blob,
+                              size_t *bytes, struct ig_why *why);
+
+#endif

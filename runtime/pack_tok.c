@@ -1,0 +1,127 @@
+/* pack_tok.c -- the tokenizer section: the checkpoint's tokenizer, compiled.
+ *
+ * A checkpoint without a tokenizer can still be packed; commands that take ids
+ * work with it.  A tokenizer that is there and wrong is an error.
+ */
+#include "pack_int.h"
+#include "file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config.h"
+
+enum { JSON_MOST = 1 << 28 };
+
+static void warn_none(const struct ig_pack_src *s, const char *what, void (*warn)(const char *))
+{
+    struct ig_why line;
+    ig_fail(&line, IG_OK,
+            "%s: want %s, got none: packing without a tokenizer; text will not work, ids will",
+            s->path, what);
+    if (warn) warn(line.text);
+}
+
+struct json_file {
+    char *text; /* NULL: no such file */
+    size_t bytes;
+};
+
+static enum ig_err slurp_if_there(const char *folder, const char *name, struct json_file *f,
+                                  struct ig_why *why)
+{
+    struct stat st;
+    enum ig_err err = IG_OK;
+
+    char *path = ig_file_join(folder, name);
+    if (!path) return ig_fail(why, IG_NO_MEM, "%s: no memory", name);
+    if (stat(path, &st) == 0) err = ig_file_slurp(path, JSON_MOST, &f->text, &f->bytes, why);
+    free(path);
+    return err;
+}
+
+static enum ig_err compile_hf(const struct ig_pack_src *s, const struct ig_pack_job *job,
+                              const char *folder, void **blob, size_t *bytes, struct ig_why *why)
+{
+    struct json_file tok = { 0 }, config = { 0 }, gen = { 0 };
+
+    enum ig_err err = slurp_if_there(folder, "tokenizer.json", &tok, why);
+    if (!err) err = slurp_if_there(folder, "tokenizer_config.json", &config, why);
+    if (!err) err = slurp_if_there(folder, "generation_config.json", &gen, why);
+    if (!err && !tok.text) {
+        warn_none(s, "tokenizer.json beside it", job->warn);
+    } else if (!err) {
+        char *name = ig_file_join(folder, "tokenizer.json");
+        err = ig_tok_compile_hf(blob, bytes, name ? name : "tokenizer.json", tok.text, tok.bytes,
+                                config.text, config.bytes, gen.text, gen.bytes, why);
+        free(name);
+    }
+    free(tok.text);
+    free(config.text);
+    free(gen.text);
+    return err;
+}
+
+static enum ig_err from_hf(const struct ig_pack_src *s, const struct ig_pack_job *job, void **blob,
+                           size_t *bytes, struct ig_why *why)
+{
+    struct stat st;
+
+    char *folder = strdup(s->path);
+    if (!folder) return ig_fail(why, IG_NO_MEM, "%s: no memory", s->path);
+    if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode)) { /* one file: look beside it */
+        char *slash = strrchr(folder, '/');
+        if (slash)
+            slash[slash == folder] = '\0';
+        else
+            strcpy(folder, ".");
+    }
+    const enum ig_err err = compile_hf(s, job, folder, blob, bytes, why);
+    free(folder);
+    return err;
+}
+
+static enum ig_err from_gguf(struct ig_pack_src *s, const struct ig_pack_job *job, void **blob,
+                             size_t *bytes, struct ig_why *why)
+{
+    struct ig_tok_gguf view;
+
+    const enum ig_err err = ig_gguf_tokenizer(&s->g, &view, why);
+    if (err) return err;
+    if (view.model) return ig_tok_compile_gguf(blob, bytes, s->path, &view, why);
+    warn_none(s, "tokenizer.ggml.model in it", job->warn);
+    return IG_OK;
+}
+
+enum ig_err ig_pack_tokenizer(struct ig_pack_src *s, const struct ig_pack_job *job, void **blob,
+                              size_t *bytes, struct ig_why *why)
+{
+    struct ig_tokenizer *tok;
+    enum ig_err err = IG_OK;
+
+    *blob = NULL;
+    *bytes = 0;
+    switch (s->kind) {
+    case IG_PACK_SYNTH:
+        break;
+    case IG_PACK_HF:
+        err = from_hf(s, job, blob, bytes, why);
+        break;
+    case IG_PACK_GGUF:
+        err = from_gguf(s, job, blob, bytes, why);
+        break;
+    case IG_PACK_WFILE:
+        return ig_wfile_tokenizer(&s->w, blob, bytes, why);
+    }
+    if (err || !*blob) return err;
+
+    /* An id past the model's vocabulary shall stop the packing, not the first run. */
+    err = ig_tok_load(&tok, *blob, *bytes, IG_N_VOCAB, why);
+    if (!err) ig_tok_free(tok);
+    if (err) {
+        free(*blob);
+        *blob = NULL;
+    }
+    return err;
+}

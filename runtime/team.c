@@ -1,0 +1,33 @@
+/* team.c -- the barrier between phases.  Spins, since a phase is microseconds
+ * long; gives the core away when a thread is late (more threads than cores). */
+#include "team.h"
+
+#include <sched.h>
+
+enum { SPINS_BEFORE_YIELD = 20000 }; /* about 0.2 ms: far longer than a fair phase's skew */
+
+static inline void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void ig_team_wait(struct ig_team *t)
+{
+    const unsigned phase = atomic_load_explicit(&t->phase, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel) == t->n - 1) {
+        atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+        atomic_store_explicit(&t->phase, phase + 1, memory_order_release);
+        return;
+    }
+    for (int spins = 0; atomic_load_explicit(&t->phase, memory_order_acquire) == phase; spins++) {
+        if (spins < SPINS_BEFORE_YIELD)
+            pause_cpu();
+        else
+            sched_yield();
+    }
+}

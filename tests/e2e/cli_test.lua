@@ -1,0 +1,200 @@
+-- Help, refusals, weights files: what the command line says before it works.
+local lu = require "luaunit"
+local C = dofile("tests/e2e/cli.lua")
+local L, bin, weights, ingot, assert_code, refuses, tmp =
+  C.L, C.bin, C.weights, C.ingot, C.assert_code, C.refuses, C.tmp
+local SRC = C.src
+local COMMANDS = {
+  "run", "chat", "pack", "eval", "bench", "tokenize", "detokenize", "plan", "info",
+}
+
+TestHelp = {}
+
+function TestHelp:testProgram()
+  for _, flag in ipairs { "--help", "-h", "help" } do
+    local out, err, code = ingot(flag)
+    assert_code(0, code, err)
+    lu.assertEquals(err, "")
+    for _, command in ipairs(COMMANDS) do lu.assertStrContains(out, "\n  " .. command) end
+  end
+end
+
+function TestHelp:testCommands()
+  for _, command in ipairs(COMMANDS) do
+    for _, flag in ipairs { "--help", "-h" } do
+      local out, err, code = ingot(command .. " " .. flag)
+      assert_code(0, code, err)
+      lu.assertStrContains(out, "usage: ")
+      lu.assertStrContains(out, "--help")
+    end
+  end
+end
+
+function TestHelp:testVersionNamesPlanAndLayout()
+  local out, _, code = ingot("--version")
+  assert_code(0, code)
+  local hash = ("%x"):rep(16)
+  lu.assertStrMatches(out, "ingot: model [%w.-]+, machine [%w.-]+, plan " .. hash
+    .. ", layout " .. hash .. "\n")
+end
+
+TestUsage = {}
+
+function TestUsage:testCommandNames()
+  refuses(2, "", "want a command, got none")
+  refuses(2, "rnu", 'unknown command "rnu"; the nearest is run')
+  refuses(2, "tokenise", "the nearest is tokenize")
+end
+
+function TestUsage:testUnknownOptionsSuggest()
+  refuses(2, "run --tmp 1", 'unknown option "--tmp"; the nearest is --temp')
+  refuses(2, "run --topk 1", "the nearest is --top-k")
+  refuses(2, "chat --top_p=1", "the nearest is --top-p")
+  refuses(2, "bench --repetition 1", "the nearest is --repetitions")
+  refuses(2, "plan -n 3", 'unknown option "-n"')
+end
+
+function TestUsage:testNumbers()
+  refuses(2, "run %m -n abc", "-n: want a whole number of -1 or more", 'got "abc"')
+  refuses(2, "run %m -n -2", "-n: want", 'got "-2"')
+  refuses(2, "run %m -n 1.5", 'got "1.5"')
+  refuses(2, "run %m -n 99999999999999999999", "-n: want")
+  refuses(2, "run %m -n ''", "-n: want", 'got ""')
+  refuses(2, "run %m -c 0", "-c: want a whole number from 1 to ", 'got "0"')
+  refuses(2, "run %m -c 999999999", "-c: want")
+  refuses(2, "run %m -t 0", "-t: want")
+  refuses(2, "run %m -b 0", "-b: want")
+  refuses(2, "run %m --temp nan", "--temp: want a number from 0 to 100", 'got "nan"')
+  refuses(2, "run %m --temp -1", "--temp: want")
+  refuses(2, "run %m --temp inf", "--temp: want")
+  refuses(2, "run %m --top-p 1.01", "--top-p: want a number from 0 to 1")
+  refuses(2, "run %m --min-p x", "--min-p: want")
+  refuses(2, "run %m --top-k -1", "--top-k: want")
+  refuses(2, "run %m --repeat-penalty 0", "--repeat-penalty: want")
+  refuses(2, "run %m --repeat-last-n 65", "--repeat-last-n: want a whole number from 0 to 64")
+  refuses(2, "run %m -s -1", "-s: want a whole number from 0 to 2^64 - 1")
+  refuses(2, "run %m -s 18446744073709551616", "-s: want")
+  refuses(2, "bench %m -r 0", "-r: want")
+  refuses(2, "bench %m -o xml", "-o: want text|json|csv", 'got "xml"')
+  refuses(2, "eval %m -f x -o csv", "-o: want text|json")
+end
+
+function TestUsage:testShapes()
+  refuses(2, "run -p", "-p: want a value (TEXT), got none")
+  refuses(2, "run hello", "a prompt goes behind -p")
+  refuses(2, "run -p a -f b", "want -p or -f, got both")
+  refuses(2, "run --ignore-eos=1", "--ignore-eos: want no value")
+  refuses(2, "tokenize a b", "want one argument")
+  refuses(2, "pack", "want -o FILE or --embed FILE")
+  refuses(2, "pack -o x", "want SRC")
+  refuses(2, "pack src --synth 1 -o x", "want SRC or --synth, got both")
+  refuses(2, "pack src -o ''", "-o: want a file name")
+  refuses(2, "eval %m", "want -f FILE or --tokens IDS, got neither")
+  refuses(2, "eval %m -f x --tokens 1", "got both")
+  refuses(2, "eval %m -f x --greedy 1", "--greedy: want --tokens")
+  refuses(2, "eval %m --tokens 1", "--tokens: want --dump FILE or --greedy N")
+  refuses(2, "bench %m -p 0 -n 0", "want -p or -n above 0")
+  refuses(2, "detokenize %m 5,x", "want token ids from 0 to 4095", 'got "x"')
+  refuses(2, "detokenize %m 4096", 'got "4096"')
+  refuses(2, "detokenize %m -- -1", 'got "-1"')
+  refuses(2, "eval %m --tokens '' --greedy 1", "got none")
+end
+
+function TestUsage:testLongOptionsTakeEquals()
+  local _, err, code = ingot("run %m --n-predict=3 --temp=0 -p Once")
+  assert_code(0, code, err)
+  lu.assertStrContains(err, "decode: 3 tokens")
+end
+
+TestWeights = {}
+
+function TestWeights:testNone()
+  refuses(1, "run -p x", "no weights: want -m FILE", "pack CHECKPOINT -o FILE")
+  refuses(1, "tokenize x", "no weights")
+end
+
+function TestWeights:testMissingFile() refuses(1, "run -m /nonexistent -p x", "/nonexistent") end
+
+function TestWeights:testBesideTheProgram()
+  local folder = tmp("beside")
+  L.run(("mkdir %s && ln %s %s/engine"):format(folder, bin, folder))
+  L.run(("cp %s %s/engine"):format(bin, folder))
+  local name = ingot("--version"):match("model ([^,]+)")
+  L.run(("cp %s %s/%s.ingot"):format(weights, folder, name))
+  local out, err, code = L.run(folder .. "/engine tokenize --no-bos Hello")
+  assert_code(0, code, err)
+  lu.assertStrMatches(out, "[%d,]+\n")
+end
+
+function TestWeights:testEmbedded()
+  local one = tmp("one")
+  local _, err, code = ingot(("pack %s --embed %s"):format(SRC, one))
+  assert_code(0, code, err)
+  local out
+  out, err, code = L.run(one .. " run -p Once -n 4 --temp 0")
+  assert_code(0, code, err)
+  lu.assertEquals(out, (ingot("run %m -p Once -n 4 --temp 0")))
+  lu.assertStrContains((L.run(one .. " info")), "(embedded)")
+end
+
+--- Damage `weights` at `offset` (nil: cut there) and say what a command makes of it.
+local function damaged(name, edit)
+  local path = tmp(name)
+  L.write(path, edit(L.read(weights)))
+  return path
+end
+
+function TestWeights:testDamaged()
+  local half = damaged("half", function(s) return s:sub(1, #s // 2) end)
+  local bit = damaged("bit", function(s)
+    local at = #s - 5000
+    return s:sub(1, at - 1) .. string.char(s:byte(at) ~ 1) .. s:sub(at + 1)
+  end)
+  local head = damaged("head", function(s) return s:sub(1, 40) .. "\255" .. s:sub(42) end)
+  local empty = damaged("empty", function() return "" end)
+  for _, path in ipairs { half, bit, head, empty } do
+    for _, command in ipairs { "run -p x -n 1", "bench -p 1 -n 1 -r 1",
+                               "eval --tokens 1 --greedy 1" } do
+      local out, err, code = ingot(command .. " -m " .. path)
+      lu.assertTrue(code == 1 or code == 3, ("%s -m %s: %d"):format(command, path, code))
+      lu.assertEquals(out, "")
+      lu.assertStrContains(err, path)
+    end
+  end
+end
+
+TestMachine = {}
+
+--- The demo engine, built as if it needed an instruction set that no CPU has.
+function TestMachine:testLacksAnInstructionSet()
+  local from, to = "out/test/t-demo", "out/test/t-noisa"
+  local _, err, code = L.run("mkdir -p " .. to)
+  assert_code(0, code, err)
+  for _, name in ipairs { "build.mk", "tables.c", "tables.h", "config.h" } do
+    local text, n = L.read(from .. "/" .. name), 1
+    if name == "config.h" then
+      text, n = text:gsub("(#define IG_NEED_CPU%s+)%d+u", "%10x80000000u")
+    elseif name == "tables.c" then -- which knows better
+      text, n = text:gsub("_Static_assert%(IG_NEED_CPU[^\n]*", "")
+    end
+    lu.assertEquals(n, 1, name)
+    if L.read(to .. "/" .. name) ~= text then L.write(to .. "/" .. name, text) end
+  end
+  _, err, code = L.run("env -u MAKEFLAGS -u MFLAGS make -s ID=test/t-noisa build")
+  assert_code(0, code, err)
+  local engine = assert(L.engine("t-noisa"))
+  for _, command in ipairs { "run -p x", "chat -p x", "eval --tokens 1 --greedy 1", "bench -r 1" } do
+    local out
+    out, err, code = L.run(("%s %s -m %s"):format(engine, command, weights))
+    assert_code(3, code, err)
+    lu.assertEquals(out, "")
+    lu.assertStrContains(err, "needs a CPU with unnamed bits 0x80000000; this machine has: ")
+  end
+  for command, want in pairs { plan = 0, ["--help"] = 0, ["tokenize x"] = 0, info = 3 } do
+    if want == 3 or command:find("tokenize") then command = command .. " -m " .. weights end
+    _, err, code = L.run(("%s %s"):format(engine, command))
+    lu.assertEquals(code, want, command .. ": " .. err)
+  end
+end
+
+C.finish()

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Gates on what was built (TAP): static linking, symbol prefix, no allocation in per-token code.
+set -u
+n=0
+report() { # name, what was found wrong
+    n=$((n + 1))
+    if [ -z "$2" ]; then echo "ok $n - $1"; else echo "not ok $n - $1"; echo "$2" | sed 's/^/# /' | head -20; fi
+}
+id=test/t-demo
+bin=out/$id/$(sed -n 's/^BINARY *:= *//p' out/$id/build.mk)
+
+report "the CPU engine is one static file" "$(ldd "$bin" 2>&1 | grep -v 'not a dynamic executable')"
+report "the CPU engine names no shared library" "$(readelf -d "$bin" | grep NEEDED)"
+
+report "every global symbol starts with ig_" \
+    "$(nm -g --defined-only out/common/libcommon.a out/common/libkernels.a out/$id/obj/runtime/*.o out/$id/obj/tables.o |
+       awk 'NF == 3 && $3 !~ /^(ig_|main$)/ { print $3 }')"
+
+# Files that run between the first and the last token.
+hot="forward attn moe linear team sample"
+found=""
+for f in $hot; do
+    for o in out/$id/obj/runtime/$f.o out/common/runtime/$f.o; do
+        [ -f "$o" ] && found="$found$(nm -u "$o" |
+            awk -v f="$f" '$2 ~ /^(malloc|calloc|realloc|free|mmap|munmap|posix_memalign|aligned_alloc|strdup|fopen|printf|fprintf|snprintf|qsort)$/ { print f ": " $2 "; " }')"
+    done
+done
+report "per-token files call nothing that allocates" "$found"
+report "kernels call nothing that allocates" \
+    "$(nm -u out/common/libkernels.a | awk '$2 ~ /^(malloc|calloc|realloc|free|mmap|qsort|printf|fprintf)$/ { print $2 }')"
+echo "1..$n"

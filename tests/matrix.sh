@@ -1,0 +1,29 @@
+#!/bin/sh
+# Every models/*.lua on every hw/*.lua: generate, and compile and link where no GPU engine is
+# needed (TAP).  A pair that cannot fit must be refused with its numbers.
+set -u
+lua=${1:-lua5.4}
+n=0
+for m in models/*.lua; do
+    for h in hw/*.lua; do
+        case "$m$h" in *TEMPLATE*|*hw/this.lua) continue ;; esac
+        id=x-$(basename "$m" .lua)-$(basename "$h" .lua)
+        n=$((n + 1))
+        if out=$($lua build.lua "$m" "$h" --out out/test --set id="$id" 2>&1); then
+            if grep -q 'NEEDS_GPU *:= *1' "out/test/$id/build.mk"; then
+                msg=$(make --no-print-directory ID="test/$id" build 2>&1)
+                case "$msg" in *"needs the GPU engine"*) echo "ok $n - $id: says that it needs the GPU engine" ;;
+                *) echo "not ok $n - $id: $msg" ;; esac
+            elif msg=$(make --no-print-directory ID="test/$id" build 2>&1); then
+                echo "ok $n - $id: compiles"
+            else
+                echo "not ok $n - $id"; echo "$msg" | tail -20 | sed 's/^/# /'
+            fi
+        else
+            case "$out" in *GiB*|*MiB*) echo "ok $n - $id: refused: $(echo "$out" | tail -1)" ;;
+            *) echo "not ok $n - $id: $out" ;; esac
+        fi
+        rm -rf "out/test/$id"
+    done
+done
+echo "1..$n"

@@ -1,0 +1,79 @@
+# tests.mk -- what `make test` builds and runs; included by the Makefile.
+#
+# A test program prints TAP; tests/run.sh runs the commands of out/tests/list and counts.
+
+T         := out/tests$(FLAVOR)
+SHARED    := $(or $(INGOT_SHARED),../shared)
+comma     := ,
+# The profile whose kernels this CPU can run.
+TEST_HW   := $(shell if grep -qw avx512_vnni /proc/cpuinfo; then echo hw/avx512-server.lua; \
+               elif grep -qw avx2 /proc/cpuinfo; then echo hw/avx2-desktop.lua; else echo hw/TEMPLATE.lua; fi)
+
+# Engines that tests run: name, model, options.  out/test/t-NAME/.
+ENGINE_mixtral           := tests/golden/mixtral
+ENGINE_mixtral-swa       := tests/golden/mixtral-swa
+ENGINE_mixtral-bf16      := tests/golden/mixtral-bf16-sharded kv=f32
+ENGINE_mixtral-gguf      := tests/data/mixtral-f32.gguf
+ENGINE_mixtral-bf16-gguf := tests/data/mixtral-bf16.gguf kv=f32
+ENGINE_demo              := tests/data/tiny-mixtral.gguf
+ENGINES := mixtral mixtral-swa mixtral-bf16 mixtral-gguf mixtral-bf16-gguf demo
+ifneq ($(wildcard $(SHARED)/models/tiny-mixtral/config.json),)
+ENGINE_tiny-f32  := $(SHARED)/models/tiny-mixtral quant=f32
+ENGINE_tiny-bf16 := $(SHARED)/models/tiny-mixtral
+ENGINE_tiny-q8_0 := $(SHARED)/models/tiny-mixtral quant=q8_0
+ENGINE_tiny-q4_0 := $(SHARED)/models/tiny-mixtral quant=q4_0
+ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0
+endif
+
+# Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's.
+PLAN_UNITS := $(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c))
+UNITS      := $(filter-out $(PLAN_UNITS),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
+FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -lm
+
+$(T)/%_test: tests/c/%_test.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -iquote tests/c -o $@ $< $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+$(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) -o $@ $< $(filter-out %/main.o,$(PLAN_OBJ)) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+$(T)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@ $< tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+-include $(wildcard $(T)/*.d)
+
+.PHONY: units plan-units fuzzers engine-% engines test-list
+units: $(UNITS:%=$(T)/%_test)
+plan-units: $(PLAN_UNITS:%=$(OUT)/%_test$(FLAVOR))
+fuzzers: $(FUZZERS:%=$(T)/%)
+engines: $(ENGINES:%=engine-%)
+engine-%:
+	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(TEST_HW) --out out/test --set id=t-$* \
+	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
+	@$(MAKE) --no-print-directory ID=test/t-$* build
+
+SUB := $(MAKE) --no-print-directory
+test: setup
+	@$(SUB) engines units
+	@$(SUB) ID=test/t-demo plan-units
+	@$(SUB) SAN=address,undefined units fuzzers
+	@$(SUB) SAN=address,undefined ID=test/t-demo build plan-units
+	@$(SUB) test-list
+	@tests/run.sh out/tests/list
+
+S := out/tests-address-undefined
+test-list:
+	@mkdir -p out/tests
+	@{ echo "$(LUA) tests/gen/run.lua -o tap"; \
+	   for u in $(UNITS); do echo "$(T)/$${u}_test"; done; \
+	   for u in $(UNITS); do echo "$(S)/$${u}_test"; done; \
+	   for u in $(PLAN_UNITS); do echo "out/test/t-demo/$${u}_test"; echo "out/test/t-demo/$${u}_test-address-undefined"; done; \
+	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
+	   echo "tests/gates.sh"; \
+	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
+	 } >out/tests/list
+
+# Every model on every profile compiles (those without a GPU link, too).
+matrix:
+	tests/matrix.sh $(LUA)
+golden:
+	$(LUA) tests/gen/refresh.lua

@@ -1,0 +1,459 @@
+/* probe.c -- what this machine is and how fast it reads, as a hardware profile.
+ *
+ *     probe FOLDER > hw/this.lua
+ *
+ * Run by build.lua.  Finds the instruction set, the cores and the RAM that this
+ * process may use (affinity and cgroup limits count), and the caches; measures
+ * how fast all cores and one core read memory, and how fast FOLDER's disk
+ * reads.  Writes nothing but one temporary file in FOLDER, which has no name
+ * while it is in use.  Knows nothing of models or plans.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+enum {
+    MAX_CPU = 8192,
+    LEAST_PASSES = 5,      /* of a measurement; the best one counts, for others run here too */
+    STRETCH = 32 << 20,    /* bytes that one thread reads between two looks at the clock */
+    DISK_CHUNK = 16 << 20, /* about what the engine reads at once */
+};
+static const double least_seconds = 1.5; /* of a measurement's passes */
+#define MIB  (UINT64_C(1) << 20)
+#define NONE UINT64_MAX
+
+static void say(const char *fmt, ...)
+{
+    if (!isatty(STDERR_FILENO)) return;
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("\r\033[Kprobe: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fflush(stderr);
+}
+
+static _Noreturn void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "probe: %s: %s\n", what, why);
+    exit(1);
+}
+
+static double clock_seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double now(void) { return clock_seconds(CLOCK_MONOTONIC); }
+
+/* First line of a small file, without its newline; 0 when it cannot be read. */
+static int read_line(char *line, size_t bytes, const char *fmt, ...)
+{
+    char path[4096 + 512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(path, sizeof path, fmt, ap);
+    va_end(ap);
+    FILE *f = fopen(path, "r");
+    if (!f) return 0;
+    const int ok = fgets(line, (int)bytes, f) != NULL;
+    fclose(f);
+    if (ok) line[strcspn(line, "\n")] = 0;
+    return ok;
+}
+
+/* --- instruction set --- */
+
+static const char *find_isa(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d, leaf1_c, xcr0 = 0, xcr0_high;
+    if (!__get_cpuid(1, &a, &b, &leaf1_c, &d)) return "ref";
+    if (leaf1_c & bit_OSXSAVE) __asm__ volatile("xgetbv" : "=a"(xcr0), "=d"(xcr0_high) : "c"(0));
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return "ref";
+
+    /* XCR0: the system saves SSE and AVX state; and opmask and both halves of ZMM. */
+    const int saves_avx = (xcr0 & 0x06) == 0x06, saves_avx512 = (xcr0 & 0xe6) == 0xe6;
+    const unsigned avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    const unsigned fma_f16c = bit_FMA | bit_F16C;
+    const int avx2 = saves_avx && (b & bit_AVX2) && (leaf1_c & fma_f16c) == fma_f16c;
+    if (avx2 && saves_avx512 && (b & avx512) == avx512 && (c & bit_AVX512VNNI)) return "avx512";
+    if (avx2) return "avx2";
+#endif
+    return "ref";
+}
+
+/* The CPU's name for the profile; only characters that need no escape in Lua. */
+static void find_cpu_name(char *name, size_t bytes)
+{
+    snprintf(name, bytes, "an unnamed CPU");
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[512];
+    while (f && fgets(line, sizeof line, f)) {
+        if (strncmp(line, "model name", 10) != 0 || !strchr(line, ':')) continue;
+        const char *from = strchr(line, ':') + 1;
+        size_t n = 0;
+        for (; *from && *from != '\n' && n + 1 < bytes; from++) {
+            if (*from == ' ' && (n == 0 || name[n - 1] == ' ')) continue;
+            name[n++] = *from < ' ' || *from > '~' || *from == '"' || *from == '\\' ? '?' : *from;
+        }
+        name[n] = 0;
+        break;
+    }
+    if (f) fclose(f);
+}
+
+/* --- limits --- */
+
+/* This process's cgroup path of `controller` ("" for version 2), or 0. */
+static int find_cgroup(char *path, size_t bytes, const char *controller)
+{
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    char line[4096];
+    int found = 0;
+    while (!found && f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        char *list = strchr(line, ':'), *where = list ? strchr(list + 1, ':') : NULL;
+        if (!where) continue;
+        *where++ = 0;
+        char *save = NULL;
+        if (!*controller) found = list[1] == 0;
+        for (char *c = strtok_r(list + 1, ",", &save); c && *controller;
+             c = strtok_r(NULL, ",", &save))
+            found |= strcmp(c, controller) == 0;
+        if (found) snprintf(path, bytes, "%s", where);
+    }
+    if (f) fclose(f);
+    return found;
+}
+
+/* Call `see` on the first line of `file` in the process's cgroup and in each of
+ * its parents: every one of them limits. */
+static void walk_cgroup(const char *mount, const char *controller, const char *file,
+                        void (*see)(const char *line, const char *dir, void *ctx), void *ctx)
+{
+    char path[4096] = "", line[256], dir[4096 + 256];
+    if (!find_cgroup(path, sizeof path, controller)) return;
+    for (;;) {
+        snprintf(dir, sizeof dir, "%s%s", mount, path);
+        if (read_line(line, sizeof line, "%s/%s", dir, file)) see(line, dir, ctx);
+        char *cut = strrchr(path, '/');
+        if (!cut || !*path) return;
+        *cut = 0;
+    }
+}
+
+static void see_bytes(const char *line, const char *dir, void *ctx)
+{
+    (void)dir;
+    uint64_t *least = ctx, n;
+    if (sscanf(line, "%" SCNu64, &n) == 1 && n < *least) *least = n; /* "max" is no number */
+}
+
+static void see_quota2(const char *line, const char *dir, void *ctx)
+{
+    (void)dir;
+    double *least = ctx, quota, period;
+    if (sscanf(line, "%lf %lf", &quota, &period) == 2 && period > 0 && quota / period < *least)
+        *least = quota / period;
+}
+
+static void see_quota1(const char *line, const char *dir, void *ctx)
+{
+    char period[64];
+    double *least = ctx;
+    const double q = atof(line);
+    if (q <= 0 || !read_line(period, sizeof period, "%s/cpu.cfs_period_us", dir)) return;
+    if (atof(period) > 0 && q / atof(period) < *least) *least = q / atof(period);
+}
+
+static uint64_t find_ram(uint64_t *available)
+{
+    char line[256];
+    uint64_t total = 0, kib;
+    *available = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "MemTotal: %" SCNu64, &kib) == 1) total = kib << 10;
+        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1) *available = kib << 10;
+    }
+    if (f) fclose(f);
+    if (!total) fail("/proc/meminfo", "no MemTotal");
+    if (!*available) *available = total / 2;
+    walk_cgroup("/sys/fs/cgroup", "", "memory.max", see_bytes, &total);
+    walk_cgroup("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", see_bytes, &total);
+    if (*available > total) *available = total;
+    return total;
+}
+
+/* Physical cores among the CPUs this process may run on; *first is one of them. */
+static int find_cores(int *first)
+{
+    static uint64_t seen[MAX_CPU]; /* package << 32 | core */
+    cpu_set_t *set = CPU_ALLOC(MAX_CPU);
+    const size_t bytes = CPU_ALLOC_SIZE(MAX_CPU);
+    int n = 0;
+    *first = 0;
+    if (!set || sched_getaffinity(0, bytes, set) != 0) fail("sched_getaffinity", strerror(errno));
+    for (int cpu = MAX_CPU - 1; cpu >= 0; cpu--) {
+        if (!CPU_ISSET_S((size_t)cpu, bytes, set)) continue;
+        *first = cpu;
+        char core[64], package[64];
+        const char *where = "/sys/devices/system/cpu/cpu%d/topology/%s";
+        uint64_t id = NONE - (uint64_t)cpu; /* without a topology, each CPU is a core */
+        if (read_line(core, sizeof core, where, cpu, "core_id") &&
+            read_line(package, sizeof package, where, cpu, "physical_package_id"))
+            id = (uint64_t)strtoul(package, NULL, 10) << 32 | (uint32_t)strtoul(core, NULL, 10);
+        int k = 0;
+        while (k < n && seen[k] != id) k++;
+        if (k == n) seen[n++] = id;
+    }
+    CPU_FREE(set);
+    if (n < 1) fail("sched_getaffinity", "no CPU");
+
+    double quota = n;
+    walk_cgroup("/sys/fs/cgroup", "", "cpu.max", see_quota2, &quota);
+    walk_cgroup("/sys/fs/cgroup/cpu", "cpu", "cpu.cfs_quota_us", see_quota1, &quota);
+    const int limited = (int)quota;
+    return limited < 1 ? 1 : limited;
+}
+
+/* --- caches --- */
+
+struct caches {
+    uint64_t l1d, l2, l3;
+};
+
+static uint64_t known(long sysconf_value)
+{
+    return sysconf_value > 0 ? (uint64_t)sysconf_value : 0;
+}
+
+static struct caches find_caches(int cpu)
+{
+    struct caches c = { known(sysconf(_SC_LEVEL1_DCACHE_SIZE)),
+                        known(sysconf(_SC_LEVEL2_CACHE_SIZE)),
+                        known(sysconf(_SC_LEVEL3_CACHE_SIZE)) };
+    for (int i = 0; i < 8; i++) {
+        char level[16], type[32], size[32];
+        const char *where = "/sys/devices/system/cpu/cpu%d/cache/index%d/%s";
+        if (!read_line(level, sizeof level, where, cpu, i, "level") ||
+            !read_line(type, sizeof type, where, cpu, i, "type") ||
+            !read_line(size, sizeof size, where, cpu, i, "size") ||
+            strcmp(type, "Instruction") == 0)
+            continue;
+        char *unit;
+        uint64_t bytes = strtoull(size, &unit, 10);
+        bytes <<= *unit == 'K' ? 10 : *unit == 'M' ? 20 : 0;
+        if (atoi(level) == 1) c.l1d = bytes;
+        if (atoi(level) == 2) c.l2 = bytes;
+        if (atoi(level) == 3) c.l3 = bytes;
+    }
+    return c;
+}
+
+/* --- bandwidths --- */
+
+struct line { /* a cache line, in pieces that every 64-bit CPU loads at once */
+    uint64_t __attribute__((vector_size(16))) v[4];
+};
+
+/* Reads every byte; four sums, so that no load waits for another. */
+__attribute__((noinline)) static uint64_t read_all(const struct line *p, size_t n)
+{
+    uint64_t __attribute__((vector_size(16))) a = { 0 }, b = a, c = a, d = a;
+    for (const struct line *end = p + n; p < end; p++) {
+        a ^= p->v[0];
+        b ^= p->v[1];
+        c ^= p->v[2];
+        d ^= p->v[3];
+    }
+    a ^= b ^ c ^ d;
+    return a[0] ^ a[1];
+}
+
+static volatile uint64_t sink; /* keeps the reads alive */
+
+/* One stretch of the buffer, cut between the threads.  From the first start to
+ * the last end: a thread that waits for its turn can only lower the rate. */
+static double measure_stretch(const struct line *buf, size_t lines, int threads)
+{
+    double from = now() + 1e9, to = 0;
+    uint64_t sum = 0;
+#pragma omp parallel num_threads(threads) reduction(^ : sum) reduction(min : from) reduction(max : to)
+    {
+        const size_t share = lines / (size_t)threads;
+        from = now();
+        sum ^= read_all(buf + share * (size_t)omp_get_thread_num(), share);
+        to = now();
+    }
+    sink = sum;
+    return (double)(lines / (size_t)threads * (size_t)threads * sizeof *buf) / (to - from);
+}
+
+/* Best rate of `threads` threads.  Stretches are short (milliseconds), so that
+ * some pass undisturbed by other programs, and follow each other through the
+ * whole buffer, so that none is still in a cache. */
+static double measure_memory(const struct line *buf, uint64_t bytes, int threads, int *disturbed)
+{
+    const size_t all = bytes / sizeof *buf;
+    size_t stretch = (size_t)threads * (STRETCH / sizeof *buf);
+    if (stretch > all) stretch = all;
+    const double began = now(), cpu = clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    double best = 0;
+    for (int pass = 0; pass < LEAST_PASSES || now() - began < least_seconds; pass++)
+        for (size_t at = 0; at + stretch <= all; at += stretch) {
+            const double rate = measure_stretch(buf + at, stretch, threads);
+            if (rate > best) best = rate;
+        }
+    /* A fifth of the time without a CPU: other programs had it. */
+    const double had = clock_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    *disturbed |= had < 0.8 * threads * (now() - began);
+    return best;
+}
+
+/* Far beyond the last cache level, but no more than half of what is free. */
+static struct line *make_buffer(uint64_t l3, uint64_t available, int threads, uint64_t *bytes)
+{
+    *bytes = 4 * l3 > 256 * MIB ? 4 * l3 : 256 * MIB;
+    if (*bytes > available / 2) *bytes = available / 2;
+    *bytes = *bytes / MIB * MIB;
+    if (*bytes < 16 * MIB) fail("memory", "want 32 MiB free to measure with, got less");
+    void *p = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) fail("memory", strerror(errno));
+    madvise(p, *bytes, MADV_HUGEPAGE); /* as the engine does; without it the rate is only lower */
+    struct line *buf = p;
+    const int64_t lines = (int64_t)(*bytes / sizeof *buf);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < lines; i++) memset(&buf[i], (int)(i & 255), sizeof buf[i]);
+    return buf;
+}
+
+static int transfer_all(int fd, char *chunk, uint64_t bytes, int writing)
+{
+    for (uint64_t off = 0; off < bytes; off += DISK_CHUNK) {
+        const ssize_t n = writing ? pwrite(fd, chunk, DISK_CHUNK, (off_t)off)
+                                  : pread(fd, chunk, DISK_CHUNK, (off_t)off);
+        if (n != DISK_CHUNK) return 0;
+    }
+    return 1;
+}
+
+/* Sequential reads of FOLDER's disk, past the page cache where it allows that. */
+static double measure_disk(const char *folder, const char **how)
+{
+    char path[4096];
+    struct statvfs fs;
+    if ((size_t)snprintf(path, sizeof path, "%s/probe-XXXXXX", folder) >= sizeof path)
+        fail(folder, "want a shorter path");
+    if (statvfs(folder, &fs) != 0) fail(folder, strerror(errno));
+    uint64_t bytes = 256 * MIB;
+    const uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize / 2;
+    if (bytes > room) bytes = room / DISK_CHUNK * DISK_CHUNK;
+    if (!bytes) fail(folder, "want 32 MiB of free space to measure the disk with, got less");
+
+    const int fd = mkstemp(path);
+    if (fd < 0) fail(folder, strerror(errno));
+    unlink(path); /* gone whatever happens next */
+    char *chunk = aligned_alloc(4096, DISK_CHUNK);
+    if (!chunk) fail("memory", strerror(errno));
+    for (int i = 0; i < DISK_CHUNK; i++)
+        chunk[i] = (char)((uint32_t)i * UINT32_C(2654435761) >> 24);
+    *how = "direct";
+    if (fcntl(fd, F_SETFL, O_DIRECT) != 0 || pwrite(fd, chunk, DISK_CHUNK, 0) != DISK_CHUNK) {
+        fcntl(fd, F_SETFL, 0);
+        *how = "buffered (the file system has no direct reads)";
+    }
+    if (!transfer_all(fd, chunk, bytes, 1) || fsync(fd) != 0) fail(folder, strerror(errno));
+    double best = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        const double from = now();
+        if (!transfer_all(fd, chunk, bytes, 0)) fail(folder, strerror(errno));
+        const double rate = (double)bytes / (now() - from);
+        if (rate > best) best = rate;
+    }
+    free(chunk);
+    close(fd);
+    return best;
+}
+
+/* Three digits: what a measurement is worth. */
+static uint64_t rounded(double rate)
+{
+    uint64_t unit = 1;
+    while (rate / (double)unit >= 1000) unit *= 10;
+    return (uint64_t)(rate / (double)unit + 0.5) * unit;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fputs("usage: probe FOLDER > hw/this.lua\n", stderr);
+        return 2;
+    }
+    char name[128];
+    int first;
+    uint64_t available, bytes;
+    const char *how;
+    find_cpu_name(name, sizeof name);
+    const char *isa = find_isa();
+    const int cores = find_cores(&first);
+    const struct caches c = find_caches(first);
+    const uint64_t ram = find_ram(&available);
+
+    say("memory, filling");
+    struct line *buf = make_buffer(c.l3, available, cores, &bytes);
+    say("memory, %d threads", cores);
+    int disturbed = 0;
+    double all = measure_memory(buf, bytes, cores, &disturbed);
+    say("memory, 1 thread");
+    const double one = measure_memory(buf, bytes, 1, &disturbed);
+    if (one > all) all = one; /* the others may rest */
+    munmap(buf, bytes);
+    say("disk");
+    const double disk = measure_disk(argv[1], &how);
+    say("done\n");
+    if (disturbed)
+        fputs("probe: other programs were using the CPU, so memory may be faster than measured; "
+              "--probe measures again\n",
+              stderr);
+
+    printf(
+        "-- This machine, measured by tools/probe.c; `build.lua MODEL this --probe` measures "
+        "again.\n"
+        "-- Cores, RAM: what this process may use.  Memory: best of %d or more passes over %" PRIu64
+        " MiB.\n"
+        "-- Disk: best of 2 sequential reads, %d MiB at once, %s.\n"
+        "hardware {\n"
+        "  source = \"measured by tools/probe.c on %s%s\",\n"
+        "  isa = \"%s\",\n"
+        "  cores = %d,\n"
+        "  ram = %" PRIu64 ",\n"
+        "  mem_bw = %" PRIu64 ",  -- %d threads\n"
+        "  core_bw = %" PRIu64 ",  -- 1 thread\n"
+        "  disk_bw = %" PRIu64 ",\n"
+        "  cache = { l1d = %" PRIu64 ", l2 = %" PRIu64 ", l3 = %" PRIu64 " },\n"
+        "}\n",
+        LEAST_PASSES, bytes / MIB, DISK_CHUNK >> 20, how, name,
+        disturbed ? ", busy with other programs" : "", isa, cores, ram, rounded(all), cores,
+        rounded(one), rounded(disk), c.l1d, c.l2, c.l3);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
