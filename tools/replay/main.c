@@ -78,7 +78,8 @@ static int choose_rows(struct job *j)
 static void head(const struct options *o)
 {
     if (o->csv)
-        puts("sets,policy,pool_pct,slots,tokens,hit_pct,late_pct,mb_per_token,early,early_used,"
+        puts("predict,distance,least,bw_link_gbs,bw_mem_gbs,layer_us,sets,policy,pool_pct,slots,"
+             "tokens,hit_pct,late_pct,mb_per_token,early,early_used,"
              "early_lost,stall_ms,ms,tokens_per_s");
     else
         printf("%-8s %-22s %6s %6s %6s %6s %9s %9s %9s %9s\n", "sets", "policy", "pool%", "slots",
@@ -91,6 +92,10 @@ static void print(const struct options *o, const char *sets, const char *policy,
     const double n = r->tokens ? (double)r->tokens : 1, uses = r->uses ? (double)r->uses : 1;
     const double hit = 100 * (double)r->hits / uses, late = 100 * (double)r->late / uses;
     const double mb = r->bytes / n / 1e6, stall = 1e3 * r->stall / n, ms = 1e3 * r->seconds / n;
+    if (o->csv)
+        printf("%s,%u,%g,%g,%g,%g,", o->predict < 0 ? "none" : ig_predict_name[o->predict],
+               o->predict < 0 ? 0 : o->distance, (double)o->least, o->m.bw_link / 1e9,
+               o->m.bw_mem / 1e9, o->m.layer_s * 1e6);
     if (o->csv)
         printf("%s,%s,%g,%u,%llu,%.2f,%.2f,%.2f,%llu,%llu,%llu,%.3f,%.3f,%.2f\n", sets, policy,
                pool, slots, (unsigned long long)r->tokens, hit, late, mb,
@@ -275,29 +280,11 @@ static void recall(struct job *j)
                   : "predictor  distance  recall%  weighted%      asked");
     for (int kind = 0; kind < N_PREDICT; kind++)
         for (int d = 0; d < 4; d++) {
-            struct predictor p;
-            double right = 0, all = 0, right_w = 0, all_w = 0;
-            uint16_t got[256];
-            ig_predict_init(&p, (enum predict_kind)kind, t, j->train, dist[d]);
-            for (uint32_t i = 0; i < j->rows.n; i++) {
-                const uint32_t row = j->rows.row[i];
-                for (uint32_t l = dist[d]; j->rows.counted[i] && l < t->n_layer; l++) {
-                    const size_t at = trace_at(t, row, l);
-                    const uint32_t n = ig_predict(&p, row, l, dist[d], got);
-                    for (uint32_t k = 0; k < t->top_k; k++) {
-                        if (t->expert[at + k] == IG_NO_EXPERT) continue;
-                        const double w = (double)t->weight[at + k];
-                        int in = 0;
-                        for (uint32_t g = 0; g < n; g++) in |= got[g] == t->expert[at + k];
-                        right += in, all += 1, right_w += in * w, all_w += w;
-                    }
-                }
-                ig_predict_row(&p, row);
-            }
+            double weighted, asked;
+            const double plain = ig_predict_recall(t, &j->rows, (enum predict_kind)kind, j->train,
+                                                   dist[d], &weighted, &asked);
             printf(j->o.csv ? "%s,%u,%.2f,%.2f,%.0f\n" : "%-10s %8u %8.1f %10.1f %10.0f\n",
-                   ig_predict_name[kind], dist[d], 100 * right / (all > 0 ? all : 1),
-                   100 * right_w / (all_w > 0 ? all_w : 1), all);
-            ig_predict_free(&p);
+                   ig_predict_name[kind], dist[d], 100 * plain, 100 * weighted, asked);
         }
 }
 

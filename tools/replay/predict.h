@@ -14,6 +14,8 @@
 
 #include "trace.h"
 
+struct run_rows;
+
 enum predict_kind {
     PREDICT_LAST,
     PREDICT_HISTORY,
@@ -25,7 +27,7 @@ enum predict_kind {
 };
 extern const char *const ig_predict_name[N_PREDICT];
 
-enum { VOTE_LEVELS = 9, NOT_ASKED = 255 };
+enum { VOTE_LEVELS = 9 };
 struct cell {
     float chosen, all;
 };
@@ -40,8 +42,8 @@ struct predictor {
     int32_t previous; /* row before the one at hand, -1 */
     float least;
     struct cell *cell;         /* hybrid: [layer][dist 0..8][rank 0..k][vote level] */
-    uint8_t *asked;            /* [layer] distance asked for in this row, NOT_ASKED */
-    uint16_t *feature;         /* [layer][expert] which cell of the layer's and distance's */
+    uint8_t *asked;            /* [layer][dist] whether asked in this row */
+    uint16_t *feature;         /* [layer][dist][expert] which of the cells */
     float *joint[IG_MAX_DIST]; /* history: [layer][expert here][expert there] per distance 1.. */
     float *score;              /* [n_expert] scratch */
 };
@@ -59,5 +61,10 @@ uint32_t ig_predict(struct predictor *p, uint32_t row, uint32_t layer, uint32_t 
 
 /* The row is done: its choices are known. */
 void ig_predict_row(struct predictor *p, uint32_t row);
+
+/* Share of the experts of layers >= dist that were predicted `dist` layers before, over counted
+ * rows.  weighted: the same, each expert by its router weight; asked: experts; both may be NULL. */
+double ig_predict_recall(const struct trace *t, const struct run_rows *rows, enum predict_kind kind,
+                         const uint8_t *train, uint32_t dist, double *weighted, double *asked);
 
 #endif
