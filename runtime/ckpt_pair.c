@@ -16,13 +16,22 @@
 
 #include "../kernels/panel.h"
 
-enum { F8_BLOCK = 128, F8_SCALES = 4096, MX_COLS = 32, MX_CODES = 16, MX_BYTES = 17, NAME_BYTES = 512 };
+enum {
+    F8_BLOCK = 128,
+    F8_SCALES = 4096,
+    MX_COLS = 32,
+    MX_CODES = 16,
+    MX_BYTES = 17,
+    NAME_BYTES = 512
+};
 
 /* E4M3 without infinities: bias 7, subnormals of 2^-9, 0x7f is not a number. */
 static float f8_to_f32(unsigned char b)
 {
     const int e = b >> 3 & 15, m = b & 7;
-    const float x = e == 15 && m == 7 ? NAN : e ? ldexpf((float)(8 + m), e - 10) : ldexpf((float)m, -9);
+    const float x = e == 15 && m == 7 ? NAN
+                    : e               ? ldexpf((float)(8 + m), e - 10)
+                                      : ldexpf((float)m, -9);
     return b & 0x80 ? -x : x;
 }
 

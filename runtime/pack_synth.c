@@ -56,10 +56,10 @@ static void float_masks(enum ig_fmt fmt, float deviation, uint64_t *keep, uint64
 static const struct {
     float spread, m;
 } of_fmt[IG_N_FMT] = {
-    [IG_Q8_0] = { 73.9f, 0 },    [IG_Q4_0] = { 4.61f, 0 },     [IG_Q4_K] = { 258.0f, 7.5f },
-    [IG_Q6_K] = { 1366.0f, 0 },  [IG_Q5_K] = { 527.0f, 15.5f }, [IG_MXFP4] = { 5.85f, 0 },
-    [IG_Q4_1] = { 4.61f, -7.5f }, [IG_Q5_0] = { 9.23f, 0 },    [IG_Q5_1] = { 9.23f, -15.5f },
-    [IG_IQ4_NL] = { 67.4f, 0 },  [IG_Q3_K] = { 42.4f, 0 },     [IG_Q2_K] = { 13.9f, 1.5f },
+    [IG_Q8_0] = { 73.9f, 0 },     [IG_Q4_0] = { 4.61f, 0 },      [IG_Q4_K] = { 258.0f, 7.5f },
+    [IG_Q6_K] = { 1366.0f, 0 },   [IG_Q5_K] = { 527.0f, 15.5f }, [IG_MXFP4] = { 5.85f, 0 },
+    [IG_Q4_1] = { 4.61f, -7.5f }, [IG_Q5_0] = { 9.23f, 0 },      [IG_Q5_1] = { 9.23f, -15.5f },
+    [IG_IQ4_NL] = { 67.4f, 0 },   [IG_Q3_K] = { 42.4f, 0 },      [IG_Q2_K] = { 13.9f, 1.5f },
     [IG_IQ4_XS] = { 1247.0f, 0 },
 };
 

@@ -314,7 +314,8 @@ static void test_fp8(void **state)
             continue;
         }
         const double x = e ? ldexp(1.0 + m / 8.0, e - 7) : ldexp(m / 8.0, -6);
-        const float want = (float)((code & 128 ? -x : x)) * scale[i / COLS / 128 * 2 + i % COLS / 128];
+        const float want =
+            (float)((code & 128 ? -x : x)) * scale[i / COLS / 128 * 2 + i % COLS / 128];
         assert_true(got[i] == want);
     }
     float part[3]; /* over a row's end */
@@ -327,7 +328,7 @@ static void test_fp8(void **state)
 /* Two rows of 64 columns: value = E2M1 * 2^(scale - 127), low nibble first. */
 static void test_mxfp4(void **state)
 {
-    static const float e2m1[16] = { 0,  0.5f,  1,  1.5f,  2,  3,  4,  6,
+    static const float e2m1[16] = { 0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
                                     -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6 };
     static const unsigned char scale[4] = { 127, 120, 3, 200 };
     struct ig_ckpt c;
@@ -335,9 +336,9 @@ static void test_mxfp4(void **state)
     float got[64];
     (void)state;
 
-    struct bytes b = pair_file(
-        "{\"w_blocks\":{\"dtype\":\"U8\",\"shape\":[1,2,2,16],\"data_offsets\":[0,64]},"
-        "\"w_scales\":{\"dtype\":\"U8\",\"shape\":[1,2,2],\"data_offsets\":[64,68]}}");
+    struct bytes b =
+        pair_file("{\"w_blocks\":{\"dtype\":\"U8\",\"shape\":[1,2,2,16],\"data_offsets\":[0,64]},"
+                  "\"w_scales\":{\"dtype\":\"U8\",\"shape\":[1,2,2],\"data_offsets\":[64,68]}}");
     for (int i = 0; i < 64; i++) put_int(&b, (uint64_t)(i * 37 & 255), 1);
     put_raw(&b, scale, sizeof scale);
     assert_int_equal(ig_safetensors_open(&c, save("mx.safetensors", &b), &why), IG_OK);
@@ -384,7 +385,9 @@ static void test_pairs_that_lie(void **state)
     }
     /* alone, each is only a tensor of a type that nothing wants */
     assert_int_equal(open_header("{\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],"
-                                 "\"data_offsets\":[0,4]}}", 4, &c), IG_OK);
+                                 "\"data_offsets\":[0,4]}}",
+                                 4, &c),
+                     IG_OK);
     assert_int_equal(ig_ckpt_find(&c, "w")->fmt, IG_FMT_NONE);
     ig_ckpt_close(&c);
 }
@@ -395,9 +398,12 @@ int main(void)
         cmocka_unit_test(test_fp8),
         cmocka_unit_test(test_mxfp4),
         cmocka_unit_test(test_pairs_that_lie),
-        cmocka_unit_test(test_good),          cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_header_length), cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_flipped),       cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_header_length),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_shards),
         cmocka_unit_test(test_no_file),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
