@@ -73,7 +73,8 @@ static void put_half(unsigned char *p, float x)
 static void set_scales(enum ig_fmt fmt, unsigned char *tile, float deviation)
 {
     const struct ig_qfmt *f = ig_qfmt(fmt);
-    const int e = exponent(deviation / of_fmt[fmt].spread);
+    const float d_mean = deviation / of_fmt[fmt].spread;
+    const int e = exponent(f->d_bytes == 1 ? d_mean * 1.53f : d_mean); /* E8M0 has no mantissa */
     for (int r = 0; r < IG_PANEL_ROWS; r++) {
         if (f->d_bytes == 1) {
             tile[r] = (unsigned char)(e + 128);
