@@ -1,6 +1,16 @@
 -- gen/families.lua -- the model families; each is one file of data in gen/families/.
 
-local M = { list = { (require "gen.families.mixtral") }, names = {}, by_name = {} }
+local M = {
+  list = {
+    (require "gen.families.mixtral"),
+    (require "gen.families.llama"),
+    (require "gen.families.qwen3moe"),
+    (require "gen.families.olmoe"),
+    (require "gen.families.qwen2moe"),
+    (require "gen.families.granitemoe"),
+  },
+  names = {}, by_name = {},
+}
 
 for i, family in ipairs(M.list) do
   M.names[i] = family.name

@@ -32,6 +32,10 @@ struct ig_batch {
     const uint8_t *want; /* [n] 1: compute this row's logits */
 };
 
+/* No sequence will pass n positions (0: the context) before the KV cache starts anew.  Models with two
+ * sets of rotary frequencies choose by this, once a sequence, so that cached and new keys agree. */
+void ig_set_length(struct ig_engine *e, int n);
+
 /* Run the batch; logits of the wanting rows, in order, at ig_logits(). */
 void ig_forward(struct ig_engine *e, const struct ig_batch *b);
 const float *ig_logits(const struct ig_engine *e, int i); /* [IG_N_VOCAB] */

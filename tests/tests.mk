@@ -12,11 +12,16 @@ TEST_HW   := $(shell if grep -qw avx512_vnni /proc/cpuinfo; then echo hw/avx512-
 # Engines that tests run: name, model, options.  out/test/t-NAME/.
 ENGINE_mixtral           := tests/golden/mixtral
 ENGINE_mixtral-swa       := tests/golden/mixtral-swa
-ENGINE_mixtral-bf16      := tests/golden/mixtral-bf16-sharded kv=f32
+ENGINE_mixtral-bf16-sharded := tests/golden/mixtral-bf16-sharded kv=f32
 ENGINE_mixtral-gguf      := tests/data/mixtral-f32.gguf
 ENGINE_mixtral-bf16-gguf := tests/data/mixtral-bf16.gguf kv=f32
 ENGINE_demo              := tests/data/tiny-mixtral.gguf
-ENGINES := mixtral mixtral-swa mixtral-bf16 mixtral-gguf mixtral-bf16-gguf demo
+ENGINES := mixtral mixtral-swa mixtral-bf16-sharded mixtral-gguf mixtral-bf16-gguf demo
+# Families: a folder of goldens each, in tests/golden or beside the repository.
+GOLDENS := qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe llama-dense glm4-moe phimoe dbrx gpt-oss \
+           deepseek-v2 deepseek-v3
+golden_of = $(firstword $(patsubst %/config.json,%,$(wildcard tests/golden/$1/config.json $(SHARED)/goldens/$1/config.json)))
+$(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call golden_of,$g) kv=f32)$(eval ENGINES += $g)))
 ifneq ($(wildcard $(SHARED)/models/tiny-mixtral/config.json),)
 ENGINE_tiny-f32  := $(SHARED)/models/tiny-mixtral quant=f32
 ENGINE_tiny-bf16 := $(SHARED)/models/tiny-mixtral
