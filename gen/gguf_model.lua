@@ -39,13 +39,10 @@ end
 
 local function find_family(kv, file, problems)
   local known, arch = {}, kv["general.architecture"]
+  local function get(key) return kv[arch .. "." .. key] end
   for _, family in ipairs(families.list) do
     local gguf = family.gguf
-    if gguf and gguf.arch == arch then
-      -- A key that only files of another family with this name have.
-      local other = gguf.without and kv[arch .. "." .. gguf.without] or 0
-      if other == 0 then return family end
-    end
+    if gguf and gguf.arch == arch and (not gguf.when or gguf.when(get)) then return family end
     known[#known + 1] = gguf and gguf.arch
   end
   problems[#problems + 1] = schema.problem(file, "general.architecture", table.concat(known, " or "),
@@ -154,9 +151,11 @@ local function check_item(item, layer, m, look)
   return fmt
 end
 
-local function report_strangers(tensors, look, family)
+-- Layers past the last are for predicting several tokens at once, which this engine does not.
+local function report_strangers(tensors, look, family, n_layer)
   for _, t in ipairs(tensors) do
-    if not look.claimed[t.name] then
+    local layer = tonumber(t.name:match("^blk%.(%d+)%."))
+    if not look.claimed[t.name] and not (layer and layer >= n_layer) then
       look.add("stranger" .. t.name:gsub("%d+", "N"), t.name,
         ("only tensors of the %s family"):format(family.name), "this one")
     end
@@ -183,7 +182,7 @@ local function types_of(found, family, m, file, problems)
     check_all(shape.layer_items(m, i), i - 1, result.layers[i])
   end
   check_all(after, -1, result)
-  report_strangers(found.tensors, look, family)
+  report_strangers(found.tensors, look, family, m.n_layer)
   flush()
   return result
 end
@@ -202,7 +201,11 @@ function M.describe(read, size, file, problems)
 
   local stated, names = facts.collect(family.gguf.keys, lookup)
   for _, k in ipairs(family.gguf.keys) do names[k.field] = arch .. "." .. k.key end
-  if family.gguf.derive then family.gguf.derive(lookup, stated) end
+  if family.gguf.derive then
+    family.gguf.derive(lookup, stated, function(key, want, got)
+      problems[#problems + 1] = schema.problem(file, arch .. "." .. key, want, schema.show(got))
+    end)
+  end
   rope.from_gguf(lookup, family.gguf.rope, stated, names, file, problems)
   if family.mixer == "IG_MIXER_GQA" then facts.default_head_dim(stated, names) end
   facts.check_only(family.gguf.only, lookup, file, problems)

@@ -210,6 +210,7 @@ enum ig_err ig_eval_tokens(struct ig_engine *e, const struct ig_opts *o, int bat
     if (err == IG_OK) err = open_capture(&c, (int)n, n_greedy, o->dump != NULL, why);
     if (err == IG_OK) {
         if (o->dump) ig_set_tap(e, &tap);
+        ig_set_length(e, (int)n + n_greedy);
         int whole = ig_eval_rows(e, ids, (int)n, batch, &to);
         ig_set_tap(e, NULL);
         whole = whole && continue_greedily(e, &c);

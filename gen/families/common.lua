@@ -147,6 +147,11 @@ function M.sources(...)
   return out
 end
 
+--- a * b, nil when a description left one out (which is reported under its own name).
+function M.product(a, b)
+  return type(a) == "number" and type(b) == "number" and math.tointeger(a * b) or nil
+end
+
 --- Rows of a whole head, as GGUF writers store them for Llama's graph.
 function M.head_pairs(m) return { period = m.head_dim, from = 0 } end
 

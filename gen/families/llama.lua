@@ -23,7 +23,7 @@ return {
   },
   -- Mixtral's files have the same architecture name, and experts.
   gguf = {
-    arch = "llama", without = "expert_count",
+    arch = "llama", when = function(get) return (get "expert_count" or 0) == 0 end,
     keys = common.gguf_keys {
       { field = "n_ff", none = true }, { field = "n_expert", none = true }, { field = "n_expert_used", none = true },
       { field = "n_ff_dense", key = "feed_forward_length" },

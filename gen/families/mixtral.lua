@@ -13,7 +13,7 @@ return {
   },
   -- "llama" is the name that the format's writers gave this family's graph.
   gguf = {
-    arch = "llama",
+    arch = "llama", when = function(get) return (get "expert_count" or 0) ~= 0 end,
     keys = common.gguf_keys { { field = "window", key = "attention.sliding_window", optional = true } },
     only = common.gguf_only(),
     rope = {},
