@@ -8,6 +8,10 @@ local M = {
     (require "gen.families.olmoe"),
     (require "gen.families.qwen2moe"),
     (require "gen.families.granitemoe"),
+    (require "gen.families.glm4moe"),
+    (require "gen.families.phimoe"),
+    (require "gen.families.dbrx"),
+    (require "gen.families.gptoss"),
   },
   names = {}, by_name = {},
 }
