@@ -12,6 +12,8 @@ local M = {
     (require "gen.families.phimoe"),
     (require "gen.families.dbrx"),
     (require "gen.families.gptoss"),
+    (require "gen.families.deepseek2"),
+    (require "gen.families.deepseek3"),
   },
   names = {}, by_name = {},
 }

@@ -52,8 +52,9 @@ local function mla(m, list)
     m.q_lora > 0 and m.q_lora or m.n_embd, "attn")
   matrix(list, "kv_a", "ATTN_KV_A", m.kv_lora + m.rope_dim, m.n_embd, "attn")
   vector(list, "kv_a_norm", "ATTN_KV_A_NORM", m.kv_lora)
-  matrix(list, "k_b", "ATTN_K_B", m.n_head * m.kv_lora, m.nope_dim, "attn")
-  matrix(list, "v_b", "ATTN_V_B", m.n_head * m.v_dim, m.kv_lora, "attn")
+  matrix(list, "k_b", "ATTN_K_B", m.n_head * m.kv_lora, m.nope_dim, "attn",
+    { blocks = m.n_head })
+  matrix(list, "v_b", "ATTN_V_B", m.n_head * m.v_dim, m.kv_lora, "attn", { blocks = m.n_head })
   matrix(list, "o", "ATTN_O", m.n_embd, m.n_head * m.v_dim, "attn")
 end
 

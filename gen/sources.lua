@@ -3,7 +3,8 @@
 return {
   modules = {
     "gen/args.lua", "gen/c.lua", "gen/checkpoint.lua", "gen/describe.lua", "gen/dump.lua", "gen/emit.lua", "gen/explain.lua", "gen/facts.lua",
-    "gen/families.lua", "gen/families/common.lua", "gen/families/dbrx.lua", "gen/families/glm4moe.lua",
+    "gen/families.lua", "gen/families/common.lua", "gen/families/dbrx.lua", "gen/families/deepseek.lua",
+    "gen/families/deepseek2.lua", "gen/families/deepseek3.lua", "gen/families/glm4moe.lua",
     "gen/families/gptoss.lua", "gen/families/granitemoe.lua", "gen/families/llama.lua",
     "gen/families/mixtral.lua", "gen/families/olmoe.lua", "gen/families/phimoe.lua", "gen/families/qwen2moe.lua",
     "gen/families/qwen3moe.lua", "gen/formats.lua", "gen/gguf.lua",

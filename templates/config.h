@@ -31,8 +31,6 @@ enum {
     IG_N_ROUTE_GROUP = ${m.n_route_group}, /* experts are chosen from the best groups */
     IG_N_ROUTE_GROUP_USED = ${m.n_route_group_used},
     IG_ROUTE_GROUP_TOP = ${m.route_group_top}, /* a group's score: the sum of this many best */
-    IG_Q_LORA        = ${a.q_lora}, /* latent attention; 0: none */
-    IG_KV_LORA       = ${a.kv_lora},
     IG_NOPE_DIM      = ${a.nope_dim},
 
     /* -- sizes of this build (gen/plan_size.lua) */
@@ -65,6 +63,8 @@ enum {
 #define IG_ROUTER         ${a.router}
 #define IG_ROUTE_NORM     ${a.route_norm} /* weights of the chosen experts sum to 1 */
 #define IG_SHARED_GATE    ${a.shared_gate} /* a sigmoid scales the shared block */
+#define IG_Q_LORA         ${a.q_lora} /* widths of latent attention; 0: none */
+#define IG_KV_LORA        ${a.kv_lora}
 #define IG_ROUTE_SCALE    ${a.route_scale}
 #define IG_ROUTER_JITTER  ${a.jitter}
 #define IG_NORM_EPS       $norm_eps

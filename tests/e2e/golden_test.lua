@@ -147,12 +147,12 @@ local function pseudo_ids(n, vocab)
   return ids
 end
 
-function TestGolden:testBitsF32() invariant("t-mixtral", "tests/golden/mixtral", pseudo_ids(150, 512)) end
-function TestGolden:testBitsWindow()
-  invariant("t-mixtral-swa", "tests/golden/mixtral-swa", pseudo_ids(150, 512))
-end
-function TestGolden:testBitsBf16()
-  invariant("t-mixtral-bf16-sharded", "tests/golden/mixtral-bf16-sharded", pseudo_ids(150, 512))
+for _, name in ipairs(FAMILIES) do
+  TestGolden["testBits_" .. name:gsub("%-", "_")] = function()
+    local folder = golden_folder(name)
+    lu.skipIf(not folder or not L.engine("t-" .. name), "no goldens of " .. name)
+    invariant("t-" .. name, folder, pseudo_ids(150, 512))
+  end
 end
 function TestGolden:testBitsBlocks() invariant("t-demo", "tests/data/tiny-mixtral.gguf", pseudo_ids(150, 4096)) end
 --- Past 1024 positions attention is split into spans between threads.
