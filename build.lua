@@ -1,7 +1,7 @@
 -- build.lua MODEL HW [options] -- cast one model and one machine into a C source tree.
 --
--- The only Lua that reads, writes, prints or exits; gen/ is values in, values out.
--- Exit codes: 0 done, 1 problems in the inputs, 2 bad usage.
+-- The only Lua that reads, writes, prints or exits (0 done, 1 problems in the inputs,
+-- 2 bad usage); gen/ is values in, values out.
 
 if tonumber(_VERSION:match("%d+%.%d+")) < 5.4 then
   io.stderr:write("build.lua: want Lua 5.4 or newer (lua5.4 on Debian and Ubuntu), got ", _VERSION, "\n")
@@ -46,7 +46,7 @@ local function quoted(...)
 end
 
 local function make_folder(path)
-  if os.execute(quoted("mkdir", "-p", path)) then return path end
+  if os.execute(quoted("mkdir", "-p", "--", path)) then return path end
   stop(1, "build.lua: ", path, ": want a folder to write to, got none\n")
 end
 
@@ -64,8 +64,7 @@ end
 
 -- What gen/describe.lua wants to know about a MODEL or HW.
 local function input(path, problems)
-  local given = { id = describe.id_of(path), file = describe.banner_of(path) }
-  local file, why
+  local given, file, why = { id = describe.id_of(path), file = describe.banner_of(path) }
   if path:find("%.gguf$") then
     file, why = io.open(path, "rb")
     given.size = file and file:seek("end")
@@ -74,7 +73,9 @@ local function input(path, problems)
     given.text, why = slurp(path)
     if not given.text then given.text = slurp(root .. path) end
   else
-    given.file, given.json = given.file .. "/config.json", require "dkjson"
+    local found, json = pcall(require, "dkjson")
+    if not found then stop(1, "build.lua: config.json: want the Lua module dkjson (lua-dkjson), got none\n") end
+    given.file, given.json = given.file .. "/config.json", json
     given.text, why = slurp(path .. "/config.json")
   end
   problems[#problems + 1] = describe.complaint(given, why)

@@ -7,7 +7,8 @@ function M.f32(x)
   local want = string.pack("<f", x)
   for digits = 1, 9 do
     local text = ("%." .. digits .. "g"):format(x)
-    if string.pack("<f", tonumber(text)) == want then
+    local back = tonumber(text)   -- nil for what has no literal: nan, inf
+    if back and string.pack("<f", back) == want then
       if not text:find("[.e]") then text = text .. ".0" end
       return text .. "f"
     end

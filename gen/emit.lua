@@ -15,12 +15,13 @@ local template = require "gen.template"
 
 local M = {}
 
---- The hash that ties a source tree to a binary: inputs, options, generator, templates.
+--- The hash that ties a source tree to a binary: inputs, options in force, generator, templates.
 --- @param modules, templates table  lists of { path, text }, in the order of gen/sources.lua
 function M.plan_hash(plan, modules, templates)
   local parts = {
-    dump.text { model = plan.model, hw = plan.hw, opts = plan.opts, model_id = plan.model_id,
-                hw_id = plan.hw_id, model_file = plan.model_file, hw_file = plan.hw_file },
+    dump.text { model = plan.model, hw = plan.hw, size = plan.size, formats = plan.formats,
+                model_id = plan.model_id, hw_id = plan.hw_id,
+                model_file = plan.model_file, hw_file = plan.hw_file },
   }
   for _, list in ipairs { modules, templates } do
     for _, file in ipairs(list) do

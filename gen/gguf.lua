@@ -7,23 +7,19 @@
 
 local num = require "gen.num"
 local schema = require "gen.schema"
+local tensor_infos = require "gen.gguf_tensors"
 local types = require "gen.gguf_types"
 
 local M = {}
 
 local FIRST_PREFIX = 1 << 20
-local MOST = math.maxinteger
+-- The bounds of runtime/gguf.c: both readers give the same verdict.
+local META_MOST, KV_MOST, KEY_MOST, NAME_MOST = 1 << 30, 1 << 16, 65535, 64
+local u64_text = tensor_infos.u64_text
 
 -- A lie ends the reading: thrown here, caught in M.parse.
 local function refuse(field, want, got)
   error({ field = field, want = want, got = got })
-end
-
--- A u64 as a person reads it: Lua holds those from 2^63 on as negative.
-local function u64_text(n)
-  if n >= 0 then return ("%d"):format(n) end
-  local tenth = (n >> 1) // 5
-  return ("%d%d"):format(tenth, n - tenth * 10)
 end
 
 -- Make sure that `bytes` from c.at on are in c.text.
@@ -33,6 +29,9 @@ local function need(c, bytes, field)
     refuse(field, ("at most the %d bytes left of the file"):format(left), u64_text(bytes))
   end
   if c.at - 1 + bytes <= #c.text then return end
+  if c.at - 1 + bytes > META_MOST then
+    refuse(field, ("metadata of at most %d bytes"):format(META_MOST), "more")
+  end
   local want = math.min(c.size, math.max(c.at - 1 + bytes, 2 * #c.text, FIRST_PREFIX))
   c.text = c.read(want)
   if #c.text < want then
@@ -57,12 +56,12 @@ local function text_of(c, field)
   return c.text:sub(c.at - bytes, c.at - 1)
 end
 
--- How many items of at least `least` bytes may follow.
-local function count(c, least, field)
+-- How many items of at least `least` bytes follow.
+local function count(c, least, field, limit)
   local n = u64(c, field)
-  local most = (c.size - (c.at - 1)) // least
+  local most = math.min((c.size - (c.at - 1)) // least, limit or math.maxinteger)
   if n < 0 or n > most then
-    refuse(field, ("at most %d (all that the file has room for)"):format(most), u64_text(n))
+    refuse(field, ("at most %d (what the file has room for)"):format(most), u64_text(n))
   end
   return n
 end
@@ -109,15 +108,17 @@ local function read_header(c)
   if magic ~= "GGUF" then refuse("magic", '"GGUF"', schema.show(magic)) end
   c.at = 5
   local version = u32(c, "version")
-  if version ~= 2 and version ~= 3 then refuse("version", "2 or 3", ("%d"):format(version)) end
+  if version ~= 2 and version ~= 3 then
+    refuse("version", version & 0xffff == 0 and "2 or 3 in little-endian order" or "2 or 3", ("%d"):format(version))
+  end
 end
 
 local function read_values(c, n)
   local kv, kinds = {}, {}
   for i = 1, n do
     local key = text_of(c, ("key %d"):format(i - 1))
-    if key == "" or #key > 65535 then
-      refuse(("key %d"):format(i - 1), "a name of 1 to 65535 bytes", ("%d"):format(#key))
+    if key == "" or #key > KEY_MOST then
+      refuse(("key %d"):format(i - 1), ("a name of 1 to %d bytes"):format(KEY_MOST), ("%d"):format(#key))
     end
     if kv[key] ~= nil then refuse(key, "the key once", "it twice") end
     local kind = u32(c, key)
@@ -129,8 +130,8 @@ end
 
 local function read_info(c, i)
   local name = text_of(c, ("tensor %d: name"):format(i - 1))
-  if name == "" or #name > 64 then
-    refuse(("tensor %d: name"):format(i - 1), "1 to 64 bytes", ("%d"):format(#name))
+  if name == "" or #name > NAME_MOST or name:find("\0", 1, true) then
+    refuse(("tensor %d: name"):format(i - 1), ("1 to %d bytes without a NUL"):format(NAME_MOST), ("%d"):format(#name))
   end
   local t = { name = name, dims = {} }
   local n_dims = u32(c, name .. ": dimensions")
@@ -139,55 +140,6 @@ local function read_info(c, i)
   t.kind = u32(c, name .. ": type")
   t.offset = u64(c, name .. ": offset")
   return t
-end
-
--- Elements, or nil where they would not fit 63 bits.
-local function elements(dims)
-  local n = 1
-  for _, d in ipairs(dims) do
-    if d < 0 or d > 0 and n > MOST // d then return nil end
-    n = n * d
-  end
-  return n
-end
-
--- The tensor's bytes, or nil and what is wrong with its info: field, want, got.
-local function measure(t, alignment, room)
-  local kind = types.tensor[t.kind]
-  if not kind then return nil, "type", "a known tensor type", ("id %d"):format(t.kind) end
-  local n = elements(t.dims)
-  if not n or n > MOST // kind.bytes then
-    return nil, "dimensions", "a product below 2^63 bytes", "one that wraps"
-  end
-  if (t.dims[1] or 1) % kind.block ~= 0 then
-    return nil, "dimensions", ("rows of whole %s blocks of %d"):format(kind.name, kind.block), u64_text(t.dims[1])
-  end
-  if t.offset < 0 or t.offset % alignment ~= 0 then
-    return nil, "offset", ("a multiple of %d below 2^63"):format(alignment), u64_text(t.offset)
-  end
-  local bytes = n // kind.block * kind.bytes
-  if t.offset > room or bytes > room - t.offset then
-    return nil, "offset", ("%d bytes inside the %d of tensor data"):format(bytes, room), u64_text(t.offset)
-  end
-  return bytes
-end
-
-local function check_overlap(tensors, complain)
-  local by_offset = table.move(tensors, 1, #tensors, 1, {})
-  table.sort(by_offset, function(a, b)
-    if a.offset ~= b.offset then return a.offset < b.offset end
-    return a.name < b.name
-  end)
-  local last
-  for _, t in ipairs(by_offset) do
-    if t.bytes > 0 then
-      if last and t.offset < last.offset + last.bytes then
-        complain(t.name .. ": offset", ("at least %d, the end of %s"):format(last.offset + last.bytes, last.name),
-          u64_text(t.offset))
-      end
-      last = t
-    end
-  end
 end
 
 local function alignment_of(kv, kinds)
@@ -203,7 +155,7 @@ end
 local function read_file(c, complain)
   read_header(c)
   local n_tensor = count(c, 24, "tensor_count")   -- a name, dimensions, type and offset
-  local n_kv = count(c, 13, "kv_count")           -- a key, a type and a byte
+  local n_kv = count(c, 13, "kv_count", KV_MOST)  -- a key, a type and a byte
   local kv, kinds = read_values(c, n_kv)
   local alignment = alignment_of(kv, kinds)
   local tensors, by_name = {}, {}
@@ -213,17 +165,7 @@ local function read_file(c, complain)
     tensors[i], by_name[t.name] = t, t
   end
   local room = math.max(c.size - num.align_up(c.at - 1, alignment), 0)
-  local sound = true
-  for _, t in ipairs(tensors) do
-    local bytes, field, want, got = measure(t, alignment, room)
-    if not bytes then
-      sound = false
-      complain(t.name .. ": " .. field, want, got)
-    else
-      t.bytes = bytes
-    end
-  end
-  if sound then check_overlap(tensors, complain) end
+  tensor_infos.check(tensors, alignment, room, complain)
   return { kv = kv, tensors = tensors, by_name = by_name }
 end
 

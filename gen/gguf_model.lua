@@ -64,7 +64,7 @@ local function check_agreement(kv, arch, stated, file, problems)
   end
   agree(arch .. ".vocab_size", stated.n_vocab, "rows of token_embd.weight")
   agree("tokenizer.ggml.tokens", stated.n_vocab, "rows of token_embd.weight")
-  agree("split.count", kv["split.count"] and kv["split.count"] > 1 and 1 or nil, "split files are not read")
+  if kv["split.count"] ~= 0 then agree("split.count", 1, "split files are not read; merge the parts first") end
 end
 
 local function shape_text(dims)

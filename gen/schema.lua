@@ -13,6 +13,7 @@ function M.show(v)
   if v == nil then return "nothing" end
   if type(v) == "string" then return ("%q"):format(#v > 60 and v:sub(1, 60) .. "..." or v) end
   if math.type(v) == "integer" then return ("%d"):format(v) end
+  if v ~= v then return "nan" end
   if type(v) == "number" then return ("%.14g"):format(v) end
   if type(v) == "boolean" then return tostring(v) end
   return "a " .. type(v)

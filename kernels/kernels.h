@@ -8,10 +8,10 @@
  *
  * The rules of order (docs/ARCHITECTURE.md, "Placement invariance"):
  *   1. a * b + c is always one fused multiply-add (fmaf).
- *   2. A matrix row is summed in IG_PARTS partial sums, each in ascending
- *      column order; the part of a column is (block index % IG_PARTS) for
- *      block formats (32 columns a block) and (column / 2 % IG_PARTS) for float
- *      formats.  Parts are then added as a tree: ig_tree8.
+ *   2. A matrix row is summed in partial sums, each in ascending column order.
+ *      Block formats (32 columns a block): part = block index % IG_BLOCK_PARTS.
+ *      Float formats: part = column / 2 % IG_FLOAT_PARTS.  Parts are then added
+ *      as a tree: i + (i + half), and so on down to one (ig_tree8, ig_tree16).
  *   3. A block's integer sum is exact; it enters its part as
  *      acc = fmaf(d_w * d_x, (float)s, acc), s = sum((w - zero) * x).
  *   4. A vector is reduced in 16 lanes (index % 16), each ascending, and the
@@ -23,7 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { IG_PANEL_ROWS = 16, IG_PARTS = 8, IG_LANES = 16, IG_QBLOCK = 32, IG_KV_BLOCK = 64 };
+enum { IG_PANEL_ROWS = 16, IG_QBLOCK = 32, IG_BLOCK_PARTS = 8, IG_FLOAT_PARTS = 16 };
+enum { IG_LANES = 16, IG_KV_BLOCK = 64 };
 
 /* Formats of weights (and of the KV cache: F32 and F16 only). */
 enum ig_fmt { IG_F32, IG_F16, IG_BF16, IG_Q8_0, IG_Q4_0, IG_N_FMT };
@@ -46,9 +47,9 @@ typedef void ig_panel_fn(float (*y)[IG_PANEL_ROWS], const void *panel, const voi
 
 /* Running softmax state of g query heads that share one KV head. */
 struct ig_attn {
-    float *m;  /* [g]     largest score so far, -INFINITY at first */
-    float *l;  /* [g]     sum of exp(score - m), 0 at first */
-    float *o;  /* [g][hd] sum of exp(score - m) * V, 0 at first */
+    float *m; /* [g]     largest score so far, -INFINITY at first */
+    float *l; /* [g]     sum of exp(score - m), 0 at first */
+    float *o; /* [g][hd] sum of exp(score - m) * V, 0 at first */
 };
 
 /* Fold positions [lo, hi) of one KV block into the state, 0 <= lo < hi <= 64.
@@ -63,9 +64,9 @@ typedef void ig_attn_fn(struct ig_attn *st, const float *q, const void *k, const
 
 /* One instruction set's kernels.  The generated tables name one of these. */
 struct ig_kernels {
-    const char *name;                 /* "ref", "avx2", "avx512" */
+    const char *name; /* "ref", "avx2", "avx512" */
     ig_panel_fn *panel[IG_N_FMT];
-    ig_attn_fn *attn[IG_N_FMT];       /* by KV format; NULL where a format cannot hold KV */
+    ig_attn_fn *attn[IG_N_FMT]; /* by KV format; NULL where a format cannot hold KV */
     /* y = x * (1 / sqrt(sum(x^2) / n + eps)) * w, left to right; sum by rule 4 */
     void (*rmsnorm)(float *y, const float *x, const float *w, int n, float eps);
     /* n is a multiple of 32 */
@@ -105,7 +106,8 @@ struct ig_kernels {
 
 extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512;
 
-/* What the running CPU offers, as a mask; needs of each variant. */
+/* What the running CPU offers, as a mask; needs of each variant.  Ask once: in a virtual
+ * machine CPUID costs tens of microseconds. */
 enum { IG_CPU_AVX2 = 1, IG_CPU_AVX512 = 2 /* F BW DQ VL VNNI */ };
 unsigned ig_cpu_features(void);
 

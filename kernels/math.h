@@ -102,13 +102,13 @@ static inline uint16_t ig_bf16_from_f32(float x)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
-/* Rule 2 of kernels.h: eight parts become one. */
+/* Rule 2 of kernels.h: the parts of a block format's row become one. */
 static inline float ig_tree8(const float a[8])
 {
     return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
 }
 
-/* Rule 4: sixteen lanes become one: i + (i + 8), then 4, 2, 1. */
+/* Rules 2 and 4: sixteen parts or lanes become one: i + (i + 8), then 4, 2, 1. */
 static inline float ig_tree16(const float a[16])
 {
     float b[8];

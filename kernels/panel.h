@@ -24,10 +24,10 @@
 
 #include "kernels.h"
 
-const char *ig_fmt_name(enum ig_fmt fmt);            /* "q8_0" */
-int ig_fmt_cols(enum ig_fmt fmt);                    /* columns must be a multiple: 1 or 32 */
-size_t ig_fmt_row_bytes(enum ig_fmt fmt, int cols);  /* one standard row */
-size_t ig_panel_bytes(enum ig_fmt fmt, int cols);    /* one packed panel */
+const char *ig_fmt_name(enum ig_fmt fmt);           /* "q8_0" */
+int ig_fmt_cols(enum ig_fmt fmt);                   /* columns must be a multiple: 1 or 32 */
+size_t ig_fmt_row_bytes(enum ig_fmt fmt, int cols); /* one standard row */
+size_t ig_panel_bytes(enum ig_fmt fmt, int cols);   /* one packed panel */
 
 /* Standard row -> f32, f32 -> standard row (quantising as the GGUF types do). */
 void ig_row_to_f32(enum ig_fmt fmt, float *dst, const void *row, int cols);

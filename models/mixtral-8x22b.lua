@@ -1,6 +1,6 @@
 -- Mixtral 8x22B (Mistral AI, April 2024).
 -- Facts: config.json of huggingface.co/mistralai/Mixtral-8x22B-Instruct-v0.1, which
--- is published in BF16 (281 GB); in the formats below it takes 80 GB.
+-- is published in BF16 (281 GB); in the formats below it takes 82 GB.
 model {
   family = "mixtral",
   n_layer = 56,

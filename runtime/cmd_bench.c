@@ -50,14 +50,17 @@ static uint64_t draw(uint64_t *state)
 }
 
 /* What a prefill must read for each token: a batch reads every weight at most
- * once, and no more than its tokens would read one by one. */
+ * once, and no more than its tokens would read one by one.  Of an embedding
+ * table that is not also the output matrix it reads a few rows. */
 static double prefill_bytes(int tokens, int batch)
 {
+    const uint64_t embd = (uint64_t)(ig_token_embd.rows + 15) / 16 * ig_token_embd.stride;
+    const double all = (double)(IG_DATA_BYTES - (ig_token_embd.off == ig_output.off ? 0 : embd));
     double bytes = 0;
     for (int at = 0; at < tokens; at += batch) {
         const int rows = tokens - at < batch ? tokens - at : batch;
         const double each = (double)rows * (double)IG_TOKEN_BYTES;
-        bytes += each < (double)IG_DATA_BYTES ? each : (double)IG_DATA_BYTES;
+        bytes += each < all ? each : all;
     }
     return tokens > 0 ? bytes / tokens : 0;
 }

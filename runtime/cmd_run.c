@@ -51,10 +51,11 @@ static enum ig_err complete(const struct ig_opts *o, const char *text, size_t by
         ig_stop_catch();
         const int left = ig_n_ctx(s.e) - (int)n, more = o->n_predict;
         ig_set_length(s.e, more >= 0 && more <= left ? (int)n + more : 0);
-        if (o->display_prompt) ig_out(text, bytes);
         enum ig_gen_end end = IG_GEN_STOPPED;
-        if (ig_gen_prompt(&gen, ids, (int)n))
+        if (ig_gen_prompt(&gen, ids, (int)n)) {
+            if (o->display_prompt) ig_out(text, bytes); /* now: progress lines would wipe it */
             end = ig_gen_answer(&gen, o->n_predict, o->ignore_eos);
+        }
         if (ig_out_is_terminal()) ig_out("\n", 1); /* in a pipe: the model's bytes, nothing else */
         if (end != IG_GEN_CLOSED) ig_gen_report(&gen, end);
     }

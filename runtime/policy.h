@@ -45,6 +45,6 @@ struct ig_policy {
 };
 
 extern const struct ig_policy ig_policy_lru, ig_policy_lru2, ig_policy_decay, ig_policy_echo,
-    ig_policy_static;
+    ig_policy_echo_admit, ig_policy_static;
 
 #endif

@@ -9,8 +9,9 @@
  *                   after the match of keep^(h-1) [row chose the expert]
  *
  * num[0]: half-life of the rate in steps; num[1]: factor; num[2]: rows remembered, a power of two.
- * Without token ids it is policy_decay.c.  Constants: tuned on documents 0-3 and 8 of fine-moe,
- * docs/POLICIES.md.
+ * Without token ids it is policy_decay.c.  echo-admit also leaves a newcomer out of the cache when
+ * its value is below 0.8 times the victim's: for plans that compute a miss without storing it.
+ * Constants: tuned on documents 0-3 and 8 of fine-moe, docs/POLICIES.md.
  */
 #include "heat.h"
 #include "policy.h"
@@ -24,7 +25,8 @@ enum {
     ECHO_AHEAD = 4,    /* rows after a match */
     ECHO_NONE = UINT32_MAX,
 };
-static const double echo_half_life = 16, echo_factor = 0.4, echo_keep = 0.7, echo_same = 4;
+static const double echo_half_life = 16, echo_factor = 0.4, echo_keep = 0.7, echo_same = 4,
+                    echo_least = 0.8;
 
 struct echo {
     struct ig_heat heat;
@@ -168,6 +170,11 @@ static double echo_value(const void *state, uint32_t id)
     return p->count[id] / p->heat.one * p->rate + (double)p->bonus[id];
 }
 
+static int echo_admit(void *state, uint32_t id, uint32_t victim)
+{
+    return echo_value(state, id) >= echo_least * echo_value(state, victim);
+}
+
 const struct ig_policy ig_policy_echo = { .name = "echo",
                                           .bytes = echo_bytes,
                                           .init = echo_init,
@@ -175,3 +182,12 @@ const struct ig_policy ig_policy_echo = { .name = "echo",
                                           .token = echo_token,
                                           .row = echo_row,
                                           .use = echo_use };
+
+const struct ig_policy ig_policy_echo_admit = { .name = "echo-admit",
+                                                .bytes = echo_bytes,
+                                                .init = echo_init,
+                                                .value = echo_value,
+                                                .token = echo_token,
+                                                .row = echo_row,
+                                                .use = echo_use,
+                                                .admit = echo_admit };

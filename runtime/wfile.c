@@ -13,8 +13,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "config.h"
-
 typedef unsigned long long ull; /* for %llu */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is the struct, little-endian");
@@ -200,7 +198,7 @@ static enum ig_err check_layout(const struct ig_wfile *f, uint64_t expect, struc
         why, IG_MISMATCH,
         "%s: layout: want %016llx (this binary: %s), got %016llx (the file: %s); pack "
         "the checkpoint again with this binary, or build the binary for the file's model",
-        f->path, (ull)expect, IG_LAYOUT_TEXT, (ull)f->h.layout_hash, f->h.layout_text);
+        f->path, (ull)expect, ig_layout_text, (ull)f->h.layout_hash, f->h.layout_text);
 }
 
 enum ig_err ig_wfile_open(struct ig_wfile *f, const char *path, uint64_t expect_layout,

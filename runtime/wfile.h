@@ -55,6 +55,10 @@ struct ig_wfile {
     struct ig_wblock *blocks; /* [h.n_block] */
 };
 
+/* The layout that a running program expects, in words, for messages.  layout.c has
+ * the plan's; a program without a plan (a test) defines its own. */
+extern const char ig_layout_text[];
+
 /* Open and check header, section table and block table against the file's real
  * size; `expect_layout` of 0 accepts any layout.  `path` NULL: the file embedded
  * in the running executable.  On error nothing stays open. */

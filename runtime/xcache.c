@@ -145,7 +145,7 @@ int ig_xcache_claim(struct ig_xcache *c, uint32_t layer, uint32_t expert, int ea
     }
     struct ig_xslot *s = &c->slot[slot];
     if (s->state != IG_XC_EMPTY) {
-        if (c->policy->admit && !c->policy->admit(c->state, id, s->id)) {
+        if (!early && c->policy->admit && !c->policy->admit(c->state, id, s->id)) {
             n->refused++;
             return IG_XC_REFUSED;
         }

@@ -74,7 +74,8 @@ int ig_xcache_use(struct ig_xcache *c, uint32_t layer, uint32_t expert, float we
 void ig_xcache_predict(struct ig_xcache *c, uint32_t layer, uint32_t expert);
 
 /* A slot for an expert that is not resident; it is FILLING until ready or drop.
- * `early`: a prefetch, not demanded yet.  IG_XC_MISS: every way is pinned or filling. */
+ * `early`: a prefetch, not demanded yet; the policy is not asked whether it is worth a place, the
+ * predictor was.  IG_XC_MISS: every way is pinned or filling. */
 int ig_xcache_claim(struct ig_xcache *c, uint32_t layer, uint32_t expert, int early);
 void ig_xcache_ready(struct ig_xcache *c, int slot);
 void ig_xcache_drop(struct ig_xcache *c, int slot); /* copy failed or cancelled: the way is empty */

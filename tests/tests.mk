@@ -22,6 +22,9 @@ GOLDENS := qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe llama-den
            deepseek-v2 deepseek-v3
 golden_of = $(firstword $(patsubst %/config.json,%,$(wildcard tests/golden/$1/config.json $(SHARED)/goldens/$1/config.json)))
 $(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call golden_of,$g) kv=f32)$(eval ENGINES += $g)))
+# Plans of a tiny model with odd sizes, one a format: pack's units run on each.
+ODD := f32 f16 bf16 q8_0 q4_0
+$(foreach f,$(ODD),$(eval ENGINE_odd-$f := tests/fixture/odd.lua quant=$f))
 ifneq ($(wildcard $(SHARED)/models/tiny-mixtral/config.json),)
 ENGINE_tiny-f32  := $(SHARED)/models/tiny-mixtral quant=f32
 ENGINE_tiny-bf16 := $(SHARED)/models/tiny-mixtral
@@ -36,9 +39,9 @@ UNITS      := $(filter-out $(PLAN_UNITS),$(patsubst tests/c/%_test.c,%,$(wildcar
 FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -lm
 
-$(T)/%_test: tests/c/%_test.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+$(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -iquote tests/c -o $@ $< $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) -o $@ $< $(filter-out %/main.o,$(PLAN_OBJ)) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(T)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
@@ -62,6 +65,8 @@ test: setup
 	@$(SUB) ID=test/t-demo plan-units
 	@$(SUB) SAN=address,undefined units fuzzers
 	@$(SUB) SAN=address,undefined ID=test/t-demo build plan-units
+	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
+	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
 	@$(SUB) test-list
 	@tests/run.sh out/tests/list
 
@@ -72,6 +77,7 @@ test-list:
 	   for u in $(UNITS); do echo "$(T)/$${u}_test"; done; \
 	   for u in $(UNITS); do echo "$(S)/$${u}_test"; done; \
 	   for u in $(PLAN_UNITS); do echo "out/test/t-demo/$${u}_test"; echo "out/test/t-demo/$${u}_test-address-undefined"; done; \
+	   for f in $(ODD); do echo "out/test/t-odd-$$f/pack_test-address-undefined"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \

@@ -289,7 +289,8 @@ static void read_ceiling(const uint8_t *p, size_t bytes, const char *where, floa
            1e-6 * (double)bytes / (double)best);
 }
 
-int main(void)
+/* Arguments name the formats; all three without any. */
+int main(int argc, char **argv)
 {
     static const enum ig_fmt fmts[] = { IG_Q4_0, IG_Q8_0, IG_BF16 };
     uint8_t *device, *host, *host_dev;
@@ -304,6 +305,9 @@ int main(void)
     read_ceiling(host_dev, HOST_BYTES, "mapped", y);
     for (int s = 0; s < N_SHAPE; s++) {
         for (int f = 0; f < 3; f++) {
+            int wanted = argc == 1;
+            for (int i = 1; i < argc; i++) wanted |= strcmp(argv[i], ig_fmt_name(fmts[f])) == 0;
+            if (!wanted) continue;
             struct job j = make_job(&shapes[s], fmts[f]);
             uint8_t *const h = s < 2 ? host : NULL; /* the link: expert shapes only */
             run_layout(&j, 'A', device, h, host_dev, y);

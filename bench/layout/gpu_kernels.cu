@@ -349,13 +349,37 @@ static __global__ void __launch_bounds__(16 * P, 1024 / (16 * P))
     finish<P>(y + (size_t)blockIdx.x * PR, acc, part, row);
 }
 
+/* Four accumulators a lane -> the results of N panels: 4 rows of one part (A), or 4 parts of one
+ * row (B). */
+template <char L, int P, int N>
+static __device__ __forceinline__ void finish4(float *y, const float acc[4], int panels)
+{
+    __shared__ float parts[N][P][PR];
+    const int sub = threadIdx.x / (4 * P), l = threadIdx.x % (4 * P);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        if (L == 'A') parts[sub][l / 4][l % 4 * 4 + j] = acc[j];
+        else parts[sub][l / 16 * 4 + j][l % 16] = acc[j];
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < N * PR; i += 4 * P * N) {
+        float a[P];
+#pragma unroll
+        for (int k = 0; k < P; k++) a[k] = parts[i / PR][k][i % PR];
+#pragma unroll
+        for (int h = P / 2; h; h /= 2)
+#pragma unroll
+            for (int k = 0; k < h; k++) a[k] = __fadd_rn(a[k], a[k + h]);
+        if (blockIdx.x * N + i / PR < panels) y[(size_t)blockIdx.x * N * PR + i] = a[0];
+    }
+}
+
 /* -- BF16: four accumulators a lane; 4 * P lanes a panel, 16 * P threads a block */
 template <char L, int P, int U>
 static __global__ void __launch_bounds__(16 * P, 1024 / (16 * P))
     bf16(float *__restrict__ y, const uint8_t *__restrict__ w, const float *__restrict__ x,
          int cols, int share, int panels)
 {
-    __shared__ float parts[4][P][PR];
     const int sub = threadIdx.x / (4 * P), l = threadIdx.x % (4 * P);
     const int panel = blockIdx.x * 4 + sub, chunks = cols / (2 * P);
     w += (size_t)(panel < panels ? panel : 0) * cols * 32;
@@ -384,22 +408,46 @@ static __global__ void __launch_bounds__(16 * P, 1024 / (16 * P))
             }
         }
     }
+    finish4<L, P, 4>(y, acc, panels);
+}
+
+/* The same from shared memory: each lane's next D loads on their way, N panels a block. */
+template <char L, int P, int D, int N>
+static __global__ void __launch_bounds__(4 * P * N)
+    bf16_async(float *__restrict__ y, const uint8_t *__restrict__ w, const float *__restrict__ x,
+               int cols, int share, int panels)
+{
+    __shared__ uint4 slot[D][4 * P * N];
+    const int sub = threadIdx.x / (4 * P), l = threadIdx.x % (4 * P);
+    const int panel = blockIdx.x * N + sub, chunks = cols / (2 * P);
+    w += (size_t)(panel < panels ? panel : 0) * cols * 32 + l * 16;
+    x += (panel < panels ? panel : 0) / share * cols;
+    auto get = [&](int c) {
+        if (c < chunks) {
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                             shared_addr(&slot[c % D][threadIdx.x])),
+                         "l"(w + (size_t)c * 64 * P) : "memory");
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    };
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-        if (L == 'A') parts[sub][l / 4][l % 4 * 4 + j] = acc[j];
-        else parts[sub][l / 16 * 4 + j][l % 16] = acc[j];
+    for (int c = 0; c < D - 1; c++) get(c);
+    float acc[4] = { 0, 0, 0, 0 };
+#pragma unroll 4
+    for (int c = 0; c < chunks; c++) {
+        get(c + D - 1);
+        asm volatile("cp.async.wait_group %0;" ::"n"(D - 1) : "memory");
+        const uint4 q = slot[c % D][threadIdx.x];
+        const float2 *xc = (const float2 *)(x + c * 2 * P);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const float2 v = xc[L == 'A' ? l / 4 : l / 16 * 4 + j];
+            const uint32_t b = ((const uint32_t *)&q)[j];
+            acc[j] = __fmaf_rn(__uint_as_float(b << 16), v.x, acc[j]);
+            acc[j] = __fmaf_rn(__uint_as_float(b & 0xffff0000u), v.y, acc[j]);
+        }
     }
-    __syncthreads();
-    for (int i = threadIdx.x; i < 4 * PR; i += 16 * P) {
-        float a[P];
-#pragma unroll
-        for (int k = 0; k < P; k++) a[k] = parts[i / PR][k][i % PR];
-#pragma unroll
-        for (int h = P / 2; h; h /= 2)
-#pragma unroll
-            for (int k = 0; k < h; k++) a[k] = __fadd_rn(a[k], a[k + h]);
-        if (blockIdx.x * 4 + i / PR < panels) y[(size_t)blockIdx.x * 4 * PR + i] = a[0];
-    }
+    finish4<L, P, N>(y, acc, panels);
 }
 
 /* -- launchers */
@@ -437,10 +485,17 @@ template <char L, int P, int U> static void run_bf16(const struct gemv *g, cudaS
                                                          g->share, g->panels);
 }
 
+template <char L, int P, int D, int N> static void run_bf16_async(const struct gemv *g, cudaStream_t s)
+{
+    bf16_async<L, P, D, N><<<(g->panels + N - 1) / N, 4 * P * N, 0, s>>>(
+        g->y, g->w, (const float *)g->x, g->cols, g->share, g->panels);
+}
+
 #define DIRECT(f, l, p, u, xs, name) { name, (enum ig_fmt)f::FMT, #l[0], p, run_direct<f, #l[0], p, u, xs> }
 #define BULK(f, l, p) { "bulk", (enum ig_fmt)f::FMT, #l[0], p, run_bulk<f, #l[0], p> }
 #define ASYNC(f, l, p, d, name) { name, (enum ig_fmt)f::FMT, #l[0], p, run_async<f, #l[0], p, d> }
 #define BF(l, p, u, name) { name, IG_BF16, #l[0], p, run_bf16<#l[0], p, u> }
+#define BFA(l, p, d, n, name) { name, IG_BF16, #l[0], p, run_bf16_async<#l[0], p, d, n> }
 #define BLOCKS(f)                                                                                  \
     DIRECT(f, A, 4, 4, false, "quad-4"), DIRECT(f, A, 8, 2, false, "quad-2"),                      \
         DIRECT(f, A, 8, 4, false, "quad-4"), DIRECT(f, A, 8, 8, false, "quad-8"),                  \
@@ -461,6 +516,9 @@ extern const struct gpu_variant gpu_variants[] = {
     BF(A, 4, 8, "quad-8"), BF(A, 8, 4, "quad-4"), BF(A, 8, 8, "quad-8"), BF(A, 8, 16, "quad-16"),
     BF(A, 16, 8, "quad-8"), BF(B, 4, 8, "run-8"), BF(B, 8, 4, "run-4"), BF(B, 8, 8, "run-8"),
     BF(B, 8, 16, "run-16"), BF(B, 16, 8, "run-8"),
+    BFA(A, 4, 32, 2, "async-32 2"), BFA(A, 8, 16, 1, "async-16 1"), BFA(A, 8, 32, 1, "async-32 1"),
+    BFA(A, 8, 16, 2, "async-16 2"), BFA(A, 8, 16, 4, "async-16 4"), BFA(A, 8, 8, 4, "async-8 4"),
+    BFA(A, 16, 16, 1, "async-16 1"), BFA(A, 16, 16, 2, "async-16 2"), BFA(B, 8, 16, 1, "async-16 1"),
 };
 extern const int gpu_n_variants = sizeof gpu_variants / sizeof gpu_variants[0];
 }

@@ -18,16 +18,26 @@ KV(scores)(float p[][IG_KV_BLOCK], const float *q, const ELEM *k, int hd, int nh
 {
     for (int j = lo / (4 * VL) * (4 * VL); j < hi; j += 4 * VL) {
         V s[KV(HB)][4];
-        for (int i = 0; i < nh; i++)
+        UNROLL
+        for (int i = 0; i < nh; i++) {
+            UNROLL
             for (int u = 0; u < 4; u++) s[i][u] = VZERO;
+        }
         for (int d = 0; d < hd; d++) {
             V kd[4];
+            UNROLL
             for (int u = 0; u < 4; u++) kd[u] = LOADV(k + d * IG_KV_BLOCK + j + u * VL);
-            for (int i = 0; i < nh; i++)
+            UNROLL
+            for (int i = 0; i < nh; i++) {
+                UNROLL
                 for (int u = 0; u < 4; u++) s[i][u] = VFMA(VSET1(q[i * hd + d]), kd[u], s[i][u]);
+            }
         }
-        for (int i = 0; i < nh; i++)
+        UNROLL
+        for (int i = 0; i < nh; i++) {
+            UNROLL
             for (int u = 0; u < 4; u++) VSTORE(p[i] + j + u * VL, s[i][u]);
+        }
     }
 }
 
@@ -73,16 +83,26 @@ static inline __attribute__((always_inline)) void KV(values)(float *o, float p[]
                                                              int nh, int nv, int d, int lo, int hi)
 {
     V a[KV(HB)][4];
-    for (int i = 0; i < nh; i++)
+    UNROLL
+    for (int i = 0; i < nh; i++) {
+        UNROLL
         for (int u = 0; u < nv; u++) a[i][u] = VMUL(VLOAD(o + i * hd + d + u * VL), VSET1(c[i]));
+    }
     for (int j = lo; j < hi; j++) {
         V vj[4];
+        UNROLL
         for (int u = 0; u < nv; u++) vj[u] = LOADV(v + j * hd + d + u * VL);
-        for (int i = 0; i < nh; i++)
+        UNROLL
+        for (int i = 0; i < nh; i++) {
+            UNROLL
             for (int u = 0; u < nv; u++) a[i][u] = VFMA(VSET1(p[i][j]), vj[u], a[i][u]);
+        }
     }
-    for (int i = 0; i < nh; i++)
+    UNROLL
+    for (int i = 0; i < nh; i++) {
+        UNROLL
         for (int u = 0; u < nv; u++) VSTORE(o + i * hd + d + u * VL, a[i][u]);
+    }
 }
 
 static inline __attribute__((always_inline)) void KV(heads)(struct ig_attn *st, int h,

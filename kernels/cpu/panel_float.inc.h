@@ -6,63 +6,77 @@
  *   SINGLE(p, h, a)     column 2j alone: the last one of an odd count
  *   PAIR_BYTES          bytes from one pair of columns to the next
  *
- * One row of activations: the panel streams by once, eight accumulators a half.
- * Up to RB rows: parts outermost inside a chunk of columns that stays in L1, so
- * that RB accumulators live in registers and each weight is widened once for
- * RB rows.  Bound: n == 1 one read of the panel, else FMA issue.
+ * One row of activations: a chunk of columns streams by, GROUP accumulators of one
+ * half at a time.  Up to RB rows: parts outermost inside the chunk, so that RB
+ * accumulators live in registers and each weight is widened once for RB rows.
+ * Bound: n == 1 one read of the panel, else FMA issue.
  */
-enum { FN(HALVES) = IG_PANEL_ROWS / VL, FN(RB) = 8, FN(CHUNK) = 64 /* pairs */ };
+enum {
+    FN(HALVES) = IG_PANEL_ROWS / VL,
+    FN(GROUP) = IG_FLOAT_PARTS * VL / 16, /* half of the registers */
+    FN(RB) = 8,
+    FN(CHUNK) = 128 /* pairs of columns: at most 16 KiB of panel, and 8 of activations */
+};
 
-static void FN(finish)(float y[IG_PANEL_ROWS], float acc[IG_PARTS][IG_PANEL_ROWS])
+static void FN(finish)(float y[IG_PANEL_ROWS], float acc[IG_FLOAT_PARTS][IG_PANEL_ROWS])
 {
     for (int r = 0; r < IG_PANEL_ROWS; r += VL) {
-        V s[4];
-        for (int p = 0; p < 4; p++) s[p] = VADD(VLOAD(acc[p] + r), VLOAD(acc[p + 4] + r));
+        V s[8];
+        UNROLL
+        for (int p = 0; p < 8; p++) s[p] = VADD(VLOAD(acc[p] + r), VLOAD(acc[p + 8] + r));
+        UNROLL
+        for (int p = 0; p < 4; p++) s[p] = VADD(s[p], s[p + 4]);
         VSTORE(y + r, VADD(VADD(s[0], s[2]), VADD(s[1], s[3])));
     }
 }
 
-/* The odd last column enters the part after the last whole pair. */
-static void FN(odd)(float acc[IG_PARTS][IG_PANEL_ROWS], const uint8_t *w, const float *x, int pairs)
+/* The last pairs and the odd column, each into its part by itself. */
+static void FN(tail)(float acc[IG_FLOAT_PARTS][IG_PANEL_ROWS], const uint8_t *w, const float *x,
+                     int pair, int cols)
 {
-    for (int h = 0; h < FN(HALVES); h++) {
-        V a;
-        SINGLE(w + (size_t)pairs * PAIR_BYTES, h, &a);
-        float *to = acc[pairs % IG_PARTS] + h * VL;
-        VSTORE(to, VFMA(a, VSET1(x[2 * pairs]), VLOAD(to)));
+    for (; 2 * pair < cols; pair++) {
+        const uint8_t *p = w + (size_t)pair * PAIR_BYTES;
+        for (int h = 0; h < FN(HALVES); h++) {
+            float *to = acc[pair % IG_FLOAT_PARTS] + h * VL;
+            V a, b;
+            if (2 * pair + 1 < cols) {
+                PAIR(p, h, &a, &b);
+                const V s = VFMA(a, VSET1(x[2 * pair]), VLOAD(to));
+                VSTORE(to, VFMA(b, VSET1(x[2 * pair + 1]), s));
+            } else {
+                SINGLE(p, h, &a);
+                VSTORE(to, VFMA(a, VSET1(x[2 * pair]), VLOAD(to)));
+            }
+        }
     }
 }
 
 static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *w, const float *x, int cols)
 {
-    float acc[IG_PARTS][IG_PANEL_ROWS] = { { 0 } };
-    const int pairs = cols / 2;
+    float acc[IG_FLOAT_PARTS][IG_PANEL_ROWS] = { { 0 } };
+    const int pairs = cols / 2 / IG_FLOAT_PARTS * IG_FLOAT_PARTS;
     for (int c = 0; c < pairs; c += FN(CHUNK)) {
         const int end = c + FN(CHUNK) < pairs ? c + FN(CHUNK) : pairs;
-        for (int h = 0; h < FN(HALVES); h++) {
-            V s[IG_PARTS], a, b;
-            int j = c;
-#pragma GCC unroll 8
-            for (int p = 0; p < IG_PARTS; p++) s[p] = VLOAD(acc[p] + h * VL);
-            for (; j + IG_PARTS <= end; j += IG_PARTS) {
-#pragma GCC unroll 8
-                for (int p = 0; p < IG_PARTS; p++) {
+        for (int i = 0; i < FN(HALVES) * IG_FLOAT_PARTS / FN(GROUP); i++) {
+            const int h = i % FN(HALVES), first = i / FN(HALVES) * FN(GROUP);
+            V s[FN(GROUP)], a, b;
+            UNROLL
+            for (int p = 0; p < FN(GROUP); p++) s[p] = VLOAD(acc[first + p] + h * VL);
+            for (int j = c + first; j < end; j += IG_FLOAT_PARTS) {
+                UNROLL
+                for (int p = 0; p < FN(GROUP); p++) {
                     PAIR(w + (size_t)(j + p) * PAIR_BYTES, h, &a, &b);
                     s[p] = VFMA(a, VSET1(x[2 * (j + p)]), s[p]);
                     s[p] = VFMA(b, VSET1(x[2 * (j + p) + 1]), s[p]);
+                    PREFETCH(w + (size_t)(j + p) * PAIR_BYTES);
+                    if (PAIR_BYTES > 64) PREFETCH(w + (size_t)(j + p) * PAIR_BYTES + 64);
                 }
             }
-#pragma GCC unroll 8
-            for (int p = 0; p < IG_PARTS; p++) VSTORE(acc[p] + h * VL, s[p]);
-            for (int p = 0; j < end; j++, p++) {
-                float *to = acc[p] + h * VL;
-                PAIR(w + (size_t)j * PAIR_BYTES, h, &a, &b);
-                const V t = VFMA(a, VSET1(x[2 * j]), VLOAD(to));
-                VSTORE(to, VFMA(b, VSET1(x[2 * j + 1]), t));
-            }
+            UNROLL
+            for (int p = 0; p < FN(GROUP); p++) VSTORE(acc[first + p] + h * VL, s[p]);
         }
     }
-    if (cols % 2) FN(odd)(acc, w, x, pairs);
+    FN(tail)(acc, w, x, pairs, cols);
     FN(finish)(y, acc);
 }
 
@@ -70,27 +84,31 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *w, const float *x, in
 static inline __attribute__((always_inline)) void
 FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *w, const void *const *xs, int cols, const int rb)
 {
-    float acc[FN(RB)][IG_PARTS][IG_PANEL_ROWS] = { { { 0 } } };
+    float acc[FN(RB)][IG_FLOAT_PARTS][IG_PANEL_ROWS] = { { { 0 } } };
     const float *x[FN(RB)];
+    UNROLL
     for (int t = 0; t < rb; t++) x[t] = xs[t];
-    const int pairs = cols / 2;
+    const int pairs = cols / 2 / IG_FLOAT_PARTS * IG_FLOAT_PARTS;
     for (int c = 0; c < pairs; c += FN(CHUNK)) {
         const int end = c + FN(CHUNK) < pairs ? c + FN(CHUNK) : pairs;
-        for (int h = 0; h < FN(HALVES); h++) {
-            for (int p = 0; p < IG_PARTS; p++) {
-                V s[FN(RB)], a, b;
-                for (int t = 0; t < rb; t++) s[t] = VLOAD(acc[t][p] + h * VL);
-                for (int j = c + p; j < end; j += IG_PARTS) {
-                    PAIR(w + (size_t)j * PAIR_BYTES, h, &a, &b);
-                    for (int t = 0; t < rb; t++) s[t] = VFMA(a, VSET1(x[t][2 * j]), s[t]);
-                    for (int t = 0; t < rb; t++) s[t] = VFMA(b, VSET1(x[t][2 * j + 1]), s[t]);
-                }
-                for (int t = 0; t < rb; t++) VSTORE(acc[t][p] + h * VL, s[t]);
+        for (int i = 0; i < FN(HALVES) * IG_FLOAT_PARTS; i++) {
+            const int h = i % FN(HALVES), p = i / FN(HALVES);
+            V s[FN(RB)], a, b;
+            UNROLL
+            for (int t = 0; t < rb; t++) s[t] = VLOAD(acc[t][p] + h * VL);
+            for (int j = c + p; j < end; j += IG_FLOAT_PARTS) {
+                PAIR(w + (size_t)j * PAIR_BYTES, h, &a, &b);
+                UNROLL
+                for (int t = 0; t < rb; t++) s[t] = VFMA(a, VSET1(x[t][2 * j]), s[t]);
+                UNROLL
+                for (int t = 0; t < rb; t++) s[t] = VFMA(b, VSET1(x[t][2 * j + 1]), s[t]);
             }
+            UNROLL
+            for (int t = 0; t < rb; t++) VSTORE(acc[t][p] + h * VL, s[t]);
         }
     }
     for (int t = 0; t < rb; t++) {
-        if (cols % 2) FN(odd)(acc[t], w, x[t], pairs);
+        FN(tail)(acc[t], w, x[t], pairs, cols);
         FN(finish)(y[t], acc[t]);
     }
 }

@@ -16,19 +16,19 @@ static float weight_f32(const void *panel, int r, int c)
     return ((const float *)panel)[(size_t)c * PR + (size_t)r];
 }
 
-static uint16_t half_at(const void *panel, int r, int c)
+static uint16_t half_weight(const void *panel, int r, int c)
 {
     return ((const uint16_t *)panel)[(size_t)(c / 2 * PR + r) * 2 + (size_t)(c % 2)];
 }
 
 static float weight_f16(const void *panel, int r, int c)
 {
-    return ig_fp16_to_f32(half_at(panel, r, c));
+    return ig_fp16_to_f32(half_weight(panel, r, c));
 }
 
 static float weight_bf16(const void *panel, int r, int c)
 {
-    return ig_bf16_to_f32(half_at(panel, r, c));
+    return ig_bf16_to_f32(half_weight(panel, r, c));
 }
 
 static void float_panel(weight_fn *weight, float (*y)[PR], const void *panel, const void *const *x,
@@ -37,12 +37,12 @@ static void float_panel(weight_fn *weight, float (*y)[PR], const void *panel, co
     for (int t = 0; t < n; t++) {
         const float *xt = x[t];
         for (int r = 0; r < PR; r++) {
-            float part[IG_PARTS] = { 0 };
+            float part[IG_FLOAT_PARTS] = { 0 };
             for (int c = 0; c < cols; c++) {
-                float *acc = &part[c / 2 % IG_PARTS];
+                float *acc = &part[c / 2 % IG_FLOAT_PARTS];
                 *acc = fmaf(weight(panel, r, c), xt[c], *acc);
             }
-            y[t][r] = ig_tree8(part);
+            y[t][r] = ig_tree16(part);
         }
     }
 }
@@ -93,12 +93,13 @@ static void block_panel(block_fn *block, size_t block_bytes, float (*y)[PR], con
     for (int t = 0; t < n; t++) {
         const struct ig_xq *xt = x[t];
         for (int r = 0; r < PR; r++) {
-            float part[IG_PARTS] = { 0 };
+            float part[IG_BLOCK_PARTS] = { 0 };
             for (int b = 0; b < cols / QB; b++) {
                 int w[QB], s = 0;
                 const float dw = block(w, (const uint8_t *)panel + (size_t)b * block_bytes, r);
                 for (int c = 0; c < QB; c++) s += w[c] * xt[b].q[c];
-                part[b % IG_PARTS] = fmaf(dw * xt[b].d, (float)s, part[b % IG_PARTS]);
+                float *acc = &part[b % IG_BLOCK_PARTS];
+                *acc = fmaf(dw * xt[b].d, (float)s, *acc);
             }
             y[t][r] = ig_tree8(part);
         }

@@ -31,11 +31,31 @@ static void seen(void)
 
 /* The sanitizers bring an allocator of their own; there the count is not taken. */
 #ifndef __SANITIZE_ADDRESS__
-void *malloc(size_t n) { seen(); return __libc_malloc(n); }
-void *calloc(size_t n, size_t m) { seen(); return __libc_calloc(n, m); }
-void *realloc(void *p, size_t n) { seen(); return __libc_realloc(p, n); }
-void *memalign(size_t a, size_t n) { seen(); return __libc_memalign(a, n); }
-void *aligned_alloc(size_t a, size_t n) { seen(); return __libc_memalign(a, n); }
+void *malloc(size_t n)
+{
+    seen();
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t m)
+{
+    seen();
+    return __libc_calloc(n, m);
+}
+void *realloc(void *p, size_t n)
+{
+    seen();
+    return __libc_realloc(p, n);
+}
+void *memalign(size_t a, size_t n)
+{
+    seen();
+    return __libc_memalign(a, n);
+}
+void *aligned_alloc(size_t a, size_t n)
+{
+    seen();
+    return __libc_memalign(a, n);
+}
 int posix_memalign(void **p, size_t a, size_t n)
 {
     seen();
@@ -50,8 +70,12 @@ static struct ig_engine *engine;
 /* A prompt of 40 ids and 24 sampled tokens; the planted function runs in the middle. */
 static long decode(void (*planted)(void))
 {
-    static struct ig_sampler s = { .temp = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f,
-                                   .repeat_penalty = 1.1f, .repeat_last_n = 64 };
+    static struct ig_sampler s = { .temp = 0.8f,
+                                   .top_k = 40,
+                                   .top_p = 0.95f,
+                                   .min_p = 0.05f,
+                                   .repeat_penalty = 1.1f,
+                                   .repeat_last_n = 64 };
     static int32_t token[40], pos[40], seq[40];
     static uint8_t want[40];
     ig_sampler_init(&s, 7);

@@ -60,7 +60,7 @@ static void make_acts(struct guard *x, const void **xp, enum ig_fmt fmt, int col
 static void check_panel(const struct ig_kernels *k, enum ig_fmt fmt, int cols, enum data_kind wk,
                         enum data_kind xk)
 {
-    static const int counts[] = { 1, 2, 3, 7, 8, 64 };
+    static const int counts[] = { 1, 2, 3, 7, 8, 33, 64 };
     const struct guard panel = make_panel(fmt, cols, PR, wk);
     struct guard x[MAX_N];
     const void *xp[MAX_N];
@@ -125,7 +125,7 @@ static void panels_are_near_exact(void **state)
         make_acts(x, xp, fmt, cols, 1, PLAIN);
         panel_y y[1];
         ig_kernels_ref.panel[f](y, panel.p, xp, cols, 1);
-        const int chain = (blocks ? cols / 32 : cols) / IG_PARTS + 6;
+        const int chain = blocks ? cols / 32 / IG_BLOCK_PARTS + 6 : cols / IG_FLOAT_PARTS + 6;
         float *w = malloc((size_t)cols * sizeof *w);
         for (int r = 0; r < PR; r++) {
             double exact = 0, size = 0;

@@ -46,14 +46,20 @@ static void random_logits(float *logits, unsigned *seed)
 static void drawn_from_what_the_filters_leave(void **state)
 {
     (void)state;
-    static const struct { int k; float p, min; } filters[] = {
-        { 0, 1.0f, 0.0f }, { 1, 1.0f, 0.0f }, { 5, 1.0f, 0.0f },   { 0, 0.5f, 0.0f },
+    static const struct {
+        int k;
+        float p, min;
+    } filters[] = {
+        { 0, 1.0f, 0.0f }, { 1, 1.0f, 0.0f }, { 5, 1.0f, 0.0f },    { 0, 0.5f, 0.0f },
         { 0, 1.0f, 0.2f }, { 9, 0.7f, 0.0f }, { 40, 0.95f, 0.05f }, { N, 0.9f, 0.0f },
     };
     unsigned seed = 1;
     for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
-        struct ig_sampler s = { .temp = 0.9f, .top_k = filters[f].k, .top_p = filters[f].p,
-                                .min_p = filters[f].min, .repeat_penalty = 1.0f };
+        struct ig_sampler s = { .temp = 0.9f,
+                                .top_k = filters[f].k,
+                                .top_p = filters[f].p,
+                                .min_p = filters[f].min,
+                                .repeat_penalty = 1.0f };
         ig_sampler_init(&s, 11 + f);
         for (int round = 0; round < 20; round++) {
             float logits[N];
@@ -69,7 +75,8 @@ static void drawn_from_what_the_filters_leave(void **state)
                 hit[at]++;
             }
             if (kept <= 5)
-                for (int i = 0; i < kept; i++) assert_true(hit[i] > 0 || want[i].p < want[0].p - 4.0f);
+                for (int i = 0; i < kept; i++)
+                    assert_true(hit[i] > 0 || want[i].p < want[0].p - 4.0f);
         }
     }
 }

@@ -163,4 +163,38 @@ function TestWeights:testDamaged()
   end
 end
 
+TestMachine = {}
+
+--- The demo engine, built as if it needed an instruction set that no CPU has.
+function TestMachine:testLacksAnInstructionSet()
+  local from, to = "out/test/t-demo", "out/test/t-noisa"
+  local _, err, code = L.run("mkdir -p " .. to)
+  assert_code(0, code, err)
+  for _, name in ipairs { "build.mk", "tables.c", "tables.h", "config.h" } do
+    local text, n = L.read(from .. "/" .. name), 1
+    if name == "config.h" then
+      text, n = text:gsub("(#define IG_NEED_CPU%s+)%d+u", "%10x80000000u")
+    elseif name == "tables.c" then -- which knows better
+      text, n = text:gsub("_Static_assert%(IG_NEED_CPU[^\n]*", "")
+    end
+    lu.assertEquals(n, 1, name)
+    if L.read(to .. "/" .. name) ~= text then L.write(to .. "/" .. name, text) end
+  end
+  _, err, code = L.run("env -u MAKEFLAGS -u MFLAGS make -s ID=test/t-noisa build")
+  assert_code(0, code, err)
+  local engine = assert(L.engine("t-noisa"))
+  for _, command in ipairs { "run -p x", "chat -p x", "eval --tokens 1 --greedy 1", "bench -r 1" } do
+    local out
+    out, err, code = L.run(("%s %s -m %s"):format(engine, command, weights))
+    assert_code(3, code, err)
+    lu.assertEquals(out, "")
+    lu.assertStrContains(err, "needs a CPU with unnamed bits 0x80000000; this machine has: ")
+  end
+  for command, want in pairs { plan = 0, ["--help"] = 0, ["tokenize x"] = 0, info = 3 } do
+    if want == 3 or command:find("tokenize") then command = command .. " -m " .. weights end
+    _, err, code = L.run(("%s %s"):format(engine, command))
+    lu.assertEquals(code, want, command .. ": " .. err)
+  end
+end
+
 C.finish()

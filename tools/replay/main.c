@@ -30,47 +30,40 @@ struct job {
     char name[PLOT_MAX_LINE][48];
 };
 
-static int listed(const uint32_t *list, uint32_t n, uint32_t doc)
+static void mark(uint8_t *doc, const uint32_t *list, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (list[i] == doc) return 1;
-    return 0;
+    for (uint32_t i = 0; i < n; i++) doc[list[i]] = 1;
 }
 
-/* Rows to replay, rows to learn from (the documents not replayed, or --train; all when nothing
- * is left, which makes a learned policy an oracle), and what the training rows used. */
+/* Rows to replay, rows to learn from (--train, else the documents not replayed, else all, which
+ * makes a learned policy an oracle), and what the training rows used. */
 static int choose_rows(struct job *j)
 {
     const struct options *o = &j->o;
     const struct trace *t = &j->t;
-    const int decode = o->count_decode || (t->is_route && !o->count_all);
-    j->rows.row = ig_zalloc(t->n_row, sizeof *j->rows.row);
-    j->rows.counted = ig_zalloc(t->n_row, 1);
-    j->rows.batch = ig_zalloc(t->n_row, sizeof *j->rows.batch);
-    j->train = ig_zalloc(t->n_row, 1);
-    j->hot = ig_zalloc((size_t)t->n_layer * t->n_expert, sizeof *j->hot);
-    const uint32_t most = o->batch >= 0 ? (uint32_t)o->batch : t->is_route ? UINT32_MAX : 1;
-    const int learn_all = !o->n_train && !o->n_doc;
-
-    for (uint32_t d = 0; d < t->n_doc; d++) {
-        const int replay = !o->n_doc || listed(o->doc, o->n_doc, d);
-        const int train = learn_all || (o->n_train ? listed(o->train, o->n_train, d) : !replay);
-        uint32_t first = 0; /* of the batch */
-        for (uint32_t i = 0; i < t->doc[d].tokens; i++) {
-            const uint32_t row = t->doc[d].first + i;
-            j->train[row] = (uint8_t)train;
-            if (!replay) continue;
-            j->rows.counted[j->rows.n] = !decode || i >= t->doc[d].prompt;
-            if (i >= t->doc[d].prompt || i - first >= most || i == 0) first = i;
-            j->rows.batch[j->rows.n - (i - first)]++;
-            j->rows.row[j->rows.n++] = row;
-        }
-    }
     for (uint32_t i = 0; i < o->n_doc + o->n_train; i++) {
         const uint32_t d = i < o->n_doc ? o->doc[i] : o->train[i - o->n_doc];
         if (d >= t->n_doc)
             return fprintf(stderr, "replay: document: want below %u, got %u\n", t->n_doc, d), -1;
     }
+    const int decode = o->count_decode || (t->is_route && !o->count_all);
+    const uint32_t batch = o->batch > 0 ? (uint32_t)o->batch : t->is_route ? UINT32_MAX : 1;
+    uint8_t *replay = ig_zalloc(t->n_doc, 1), *train = ig_zalloc(t->n_doc, 1);
+    if (o->n_doc)
+        mark(replay, o->doc, o->n_doc);
+    else
+        memset(replay, 1, t->n_doc);
+    mark(train, o->train, o->n_train);
+    for (uint32_t d = 0; !o->n_train && d < t->n_doc; d++) train[d] = !o->n_doc || !replay[d];
+
+    ig_rows(&j->rows, t, replay, decode, batch);
+    j->train = ig_zalloc(t->n_row, 1);
+    for (uint32_t d = 0; d < t->n_doc; d++)
+        memset(j->train + t->doc[d].first, train[d], t->doc[d].tokens);
+    free(replay);
+    free(train);
+
+    j->hot = ig_zalloc((size_t)t->n_layer * t->n_expert, sizeof *j->hot);
     for (uint32_t row = 0; row < t->n_row; row++)
         for (uint32_t i = 0; j->train[row] && i < t->n_layer * t->top_k; i++) {
             const uint16_t e = t->expert[(size_t)row * t->n_layer * t->top_k + i];
@@ -85,7 +78,8 @@ static int choose_rows(struct job *j)
 static void head(const struct options *o)
 {
     if (o->csv)
-        puts("sets,policy,pool_pct,slots,tokens,hit_pct,late_pct,mb_per_token,early,early_used,"
+        puts("predict,distance,least,bw_link_gbs,bw_mem_gbs,layer_us,sets,policy,pool_pct,slots,"
+             "tokens,hit_pct,late_pct,mb_per_token,early,early_used,"
              "early_lost,stall_ms,ms,tokens_per_s");
     else
         printf("%-8s %-22s %6s %6s %6s %6s %9s %9s %9s %9s\n", "sets", "policy", "pool%", "slots",
@@ -98,6 +92,10 @@ static void print(const struct options *o, const char *sets, const char *policy,
     const double n = r->tokens ? (double)r->tokens : 1, uses = r->uses ? (double)r->uses : 1;
     const double hit = 100 * (double)r->hits / uses, late = 100 * (double)r->late / uses;
     const double mb = r->bytes / n / 1e6, stall = 1e3 * r->stall / n, ms = 1e3 * r->seconds / n;
+    if (o->csv)
+        printf("%s,%u,%g,%g,%g,%g,", o->predict < 0 ? "none" : ig_predict_name[o->predict],
+               o->predict < 0 ? 0 : o->distance, (double)o->least, o->m.bw_link / 1e9,
+               o->m.bw_mem / 1e9, o->m.layer_s * 1e6);
     if (o->csv)
         printf("%s,%s,%g,%u,%llu,%.2f,%.2f,%.2f,%llu,%llu,%llu,%.3f,%.3f,%.2f\n", sets, policy,
                pool, slots, (unsigned long long)r->tokens, hit, late, mb,
@@ -129,13 +127,6 @@ static void plot_point(struct job *j, uint32_t pool, const struct sim_result *r)
 }
 
 /* -- runs */
-
-static uint32_t slots_of(const struct trace *t, double pool, uint32_t n_set)
-{
-    /* The plan's way: whole slots, those left over by the division go to the first sets. */
-    const uint32_t slots = (uint32_t)(pool / 100 * t->n_layer * t->n_expert + 1e-9);
-    return slots < n_set ? n_set : slots;
-}
 
 static void plot_run(const struct job *j, const struct sim_conf *conf)
 {
@@ -178,7 +169,7 @@ static void run_one(struct job *j, const char *sets, uint32_t n_set, const char 
                     const struct ig_policy *policy, const struct sim_arg *arg, uint32_t pool)
 {
     const struct options *o = &j->o;
-    const uint32_t slots = slots_of(&j->t, o->pool[pool], n_set);
+    const uint32_t slots = ig_slots(&j->t, o->pool[pool], n_set);
     struct sim_conf conf = { .t = &j->t,
                              .rows = &j->rows,
                              .policy = policy,
@@ -196,6 +187,7 @@ static void run_one(struct job *j, const char *sets, uint32_t n_set, const char 
     if (policy && o->predict >= 0) {
         ig_predict_init(&predictor, (enum predict_kind)o->predict, &j->t, j->train,
                         o->rule.max ? o->rule.max : o->distance);
+        predictor.least = o->least;
         conf.predictor = &predictor;
     }
     if (policy && o->rule.max) {
@@ -288,29 +280,11 @@ static void recall(struct job *j)
                   : "predictor  distance  recall%  weighted%      asked");
     for (int kind = 0; kind < N_PREDICT; kind++)
         for (int d = 0; d < 4; d++) {
-            struct predictor p;
-            double right = 0, all = 0, right_w = 0, all_w = 0;
-            uint16_t got[256];
-            ig_predict_init(&p, (enum predict_kind)kind, t, j->train, dist[d]);
-            for (uint32_t i = 0; i < j->rows.n; i++) {
-                const uint32_t row = j->rows.row[i];
-                for (uint32_t l = dist[d]; j->rows.counted[i] && l < t->n_layer; l++) {
-                    const size_t at = trace_at(t, row, l);
-                    const uint32_t n = ig_predict(&p, row, l, dist[d], got);
-                    for (uint32_t k = 0; k < t->top_k; k++) {
-                        if (t->expert[at + k] == IG_NO_EXPERT) continue;
-                        const double w = (double)t->weight[at + k];
-                        int in = 0;
-                        for (uint32_t g = 0; g < n; g++) in |= got[g] == t->expert[at + k];
-                        right += in, all += 1, right_w += in * w, all_w += w;
-                    }
-                }
-                ig_predict_row(&p, row);
-            }
+            double weighted, asked;
+            const double plain = ig_predict_recall(t, &j->rows, (enum predict_kind)kind, j->train,
+                                                   dist[d], &weighted, &asked);
             printf(j->o.csv ? "%s,%u,%.2f,%.2f,%.0f\n" : "%-10s %8u %8.1f %10.1f %10.0f\n",
-                   ig_predict_name[kind], dist[d], 100 * right / (all > 0 ? all : 1),
-                   100 * right_w / (all_w > 0 ? all_w : 1), all);
-            ig_predict_free(&p);
+                   ig_predict_name[kind], dist[d], 100 * plain, 100 * weighted, asked);
         }
 }
 
@@ -353,9 +327,7 @@ int main(int argc, char **argv)
     free(j.first);
     free(j.when);
     free(j.train);
-    free(j.rows.row);
-    free(j.rows.counted);
-    free(j.rows.batch);
+    ig_rows_free(&j.rows);
     ig_trace_free(&j.t);
     return bad ? 2 : 0;
 }

@@ -24,6 +24,7 @@ static const char usage[] =
     "  --drop F:FROM:TO        link F times slower between these shares of the rows\n"
     "  --predict NAME          last history next token hybrid perfect\n"
     "  --distance N --width N  layers ahead; experts of each prediction (0: all)\n"
+    "  --least P               hybrid leaves out experts of a lower probability\n"
     "  --no-prefetch           predictions only reach the policy\n"
     "  --stride MIN:MAX[:WAIT:OVERLOAD:WINDOW]   the distance moves, from --distance\n"
     "  --recall                table of the predictors' recall at distance 1, 2, 4, 8 instead\n"
@@ -90,7 +91,7 @@ static int machine(struct options *o, const char *opt, const char *v)
 
 static int prediction(struct options *o, const char *opt, const char *v)
 {
-    double d, s[5] = { 0, 0, 8, 24, 32 };
+    double d, s[5] = { 0, 0, 16, 8, 32 };
     if (!strcmp(opt, "--predict")) {
         for (int i = 0; i < N_PREDICT; i++)
             if (!strcmp(v, ig_predict_name[i])) o->predict = i;
@@ -98,6 +99,9 @@ static int prediction(struct options *o, const char *opt, const char *v)
     } else if (!strcmp(opt, "--distance")) {
         if (!one(v, 1, IG_MAX_DIST, &d)) return bad(opt, v, "1..8");
         o->distance = (uint32_t)d;
+    } else if (!strcmp(opt, "--least")) {
+        if (!one(v, 0, 1, &d)) return bad(opt, v, "0..1");
+        o->least = (float)d;
     } else if (!strcmp(opt, "--width")) {
         if (!one(v, 0, 256, &d)) return bad(opt, v, "0..256");
         o->width = (uint32_t)d;
@@ -158,7 +162,7 @@ int ig_options(struct options *o, int argc, char **argv)
     *o = (struct options){
         .n_pool = 3,
         .pool = { 3, 10, 20 },
-        .policies = "lru,lru2,decay,belady",
+        .policies = "lru,lru2,decay,echo,belady",
         .sets = "layers",
         .pin = 1,
         .order = -1,

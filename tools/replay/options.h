@@ -23,6 +23,7 @@ struct options {
     int predict; /* enum predict_kind, -1: none */
     int prefetch;
     uint32_t distance, width;
+    float least;                /* probability below which hybrid prefetches nothing */
     struct ig_stride_rule rule; /* max 0: the distance stays */
     int csv, recall;
     const char *svg;

@@ -9,6 +9,7 @@ const struct policy_entry ig_policies[] = {
     { &ig_policy_lru2, "two-level LRU: recent or predicted (window 1)" },
     { &ig_policy_decay, "decayed frequency (half-life 16)" },
     { &ig_policy_echo, "decayed frequency + what followed this token before (16, factor 0.4)" },
+    { &ig_policy_echo_admit, "the same, and may leave out a newcomer of little value" },
     { &ig_policy_static, "hot table from the --train documents" },
     { &ig_policy_belady, "farthest next use: the bound" },
     { &ig_policy_belady_bypass, "the same, and may leave out what was just used" },

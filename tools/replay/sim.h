@@ -61,6 +61,15 @@ void ig_sim(const struct sim_conf *conf, struct sim_result *out);
 void ig_geometry(struct ig_xgeom *g, const struct trace *t, uint32_t n_set, uint32_t n_slot);
 void ig_geometry_free(struct ig_xgeom *g);
 
+/* Slots of a pool in per cent of all experts, rounded down, at least one a set. */
+uint32_t ig_slots(const struct trace *t, double pool, uint32_t n_set);
+
+/* docs: [n_doc] 1 where replayed.  decode: prompt rows only warm.  batch: most prompt rows that go
+ * through the layers together. */
+void ig_rows(struct run_rows *r, const struct trace *t, const uint8_t *docs, int decode,
+             uint32_t batch);
+void ig_rows_free(struct run_rows *r);
+
 void *ig_zalloc(size_t n, size_t size); /* zeroed, or the process ends with a message */
 
 #endif

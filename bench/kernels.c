@@ -1,0 +1,252 @@
+/* kernels.c -- speed of the CPU's matrix kernels beside what the machine allows.
+ *
+ *   kernels [decode|prefill] [VARIANT] [FORMAT]      each argument narrows the list
+ *
+ * decode: one row of activations over more than 1.5 GB of panels, so that no cache
+ * serves them; GB/s of weights with 1 and 2 threads, and the share of what plain
+ * reading gives in the passes between.
+ * prefill: 16, 64 and 256 rows; 2 * rows * columns * n / time.
+ *
+ * Passes of all cases take turns; the figures are medians.  Time is the CPU time of
+ * the slowest thread: the same as by the clock on a quiet machine, and on a shared one
+ * what others' work leaves unchanged except for the memory they use.
+ *
+ * Build: -O2 -fopenmp, no instruction-set flags; link kernels/ref and kernels/cpu.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "../kernels/math.h"
+#include "../kernels/panel.h"
+
+enum { REPS = 7, MAX_COLS = 14336, MAX_N = 256, MAX_CASES = 128 };
+#define POOL_BYTES ((size_t)1600 << 20)
+#define PASS_BYTES ((size_t)96 << 20)
+
+static const struct shape {
+    const char *name;
+    int rows, cols;
+} shapes[] = {
+    { "qwen3 gate, up", 768, 2048 }, { "qwen3 down", 2048, 768 },
+    { "qwen3 attn q", 4096, 2048 },  { "mixtral gate, up", 14336, 4096 },
+    { "mixtral down", 4096, 14336 },
+};
+enum { N_SHAPE = sizeof shapes / sizeof shapes[0] };
+
+static const struct ig_kernels *const variants[] = { &ig_kernels_avx2, &ig_kernels_avx512 };
+
+struct bench_case {
+    const struct ig_kernels *k; /* NULL: plain reading */
+    enum ig_fmt fmt;
+    const struct shape *shape;
+    int n;
+    double got[2][REPS]; /* by 1 and 2 threads: GB/s of weights */
+};
+
+static uint8_t *pool;
+static float *x_float;     /* [MAX_N][MAX_COLS] */
+static struct ig_xq *x_xq; /* [MAX_N][MAX_COLS / 32] */
+
+static double thread_time(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v)
+{
+    qsort(v, REPS, sizeof *v, by_value);
+    return v[REPS / 2];
+}
+
+/* The pool's scales must be ordinary numbers, whatever format reads them: bytes 0x30..0x37
+ * are small positive f32, f16 and bf16. */
+static int prepare(void)
+{
+    pool = mmap(NULL, POOL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    x_float = malloc(sizeof *x_float * MAX_N * MAX_COLS);
+    x_xq = malloc(sizeof *x_xq * MAX_N * MAX_COLS / 32);
+    if (pool == MAP_FAILED || !x_float || !x_xq) return 0;
+    madvise(pool, POOL_BYTES, MADV_HUGEPAGE);
+#pragma omp parallel for num_threads(2)
+    for (size_t i = 0; i < POOL_BYTES / 8; i++) {
+        const uint64_t v =
+            (i * 0x9e3779b97f4a7c15u >> 5 & 0x0707070707070707u) | 0x3030303030303030u;
+        memcpy(pool + i * 8, &v, 8);
+    }
+    for (int i = 0; i < MAX_N * MAX_COLS; i++) x_float[i] = (float)(i % 251 - 125) * 0.01f;
+    ig_kernels_ref.quantize(x_xq, x_float, MAX_N * MAX_COLS);
+    return 1;
+}
+
+/* Plain reading, as wide as the machine can: narrower loads read less on some. */
+#define PLAIN_READ(name, isa, width, constraint)                                                   \
+    __attribute__((target(isa))) static void name(const uint8_t *p, size_t bytes)                  \
+    {                                                                                              \
+        typedef uint64_t vec __attribute__((vector_size(width)));                                  \
+        vec a = { 0 }, b = a, c = a, d = a;                                                        \
+        for (size_t i = 0; i + 4 * width <= bytes; i += 4 * width) {                               \
+            const vec *v = (const void *)(p + i);                                                  \
+            a |= v[0];                                                                             \
+            b |= v[1];                                                                             \
+            c |= v[2];                                                                             \
+            d |= v[3];                                                                             \
+        }                                                                                          \
+        a |= b | c | d;                                                                            \
+        __asm__ volatile("" : : constraint(a));                                                    \
+    }
+PLAIN_READ(read_sse2, "sse2", 16, "x")
+PLAIN_READ(read_avx2, "avx2", 32, "x")
+PLAIN_READ(read_avx512, "avx512f", 64, "v")
+
+static void (*plain_read)(const uint8_t *p, size_t bytes) = read_sse2;
+
+/* One pass over `bytes` of panels from `base`; returns GB/s of weights. */
+static double pass(const struct bench_case *c, const uint8_t *base, size_t bytes, int threads)
+{
+    const size_t panel = c->k ? ig_panel_bytes(c->fmt, c->shape->cols) : 65536;
+    const long panels = (long)(bytes / panel);
+    const void *x[MAX_N];
+    for (int t = 0; c->k && t < c->n; t++) {
+        x[t] = ig_fmt_cols(c->fmt) > 1 ? (const void *)(x_xq + t * c->shape->cols / 32)
+                                       : (const void *)(x_float + t * c->shape->cols);
+    }
+    double took = 0;
+    (void)threads; /* unused without OpenMP */
+#pragma omp parallel num_threads(threads) reduction(max : took)
+    {
+        float y[MAX_N][IG_PANEL_ROWS];
+        const double t0 = thread_time();
+#pragma omp for schedule(static) nowait
+        for (long i = 0; i < panels; i++) {
+            const uint8_t *p = base + (size_t)i * panel;
+            if (c->k)
+                c->k->panel[c->fmt](y, p, x, c->shape->cols, c->n);
+            else
+                plain_read(p, panel);
+            __asm__ volatile("" : : "r"(y) : "memory");
+        }
+        took = thread_time() - t0;
+    }
+    return 1e-9 * (double)((size_t)panels * panel) / took;
+}
+
+/* All cases in turn, REPS times, each pass on the next stretch of the pool. */
+static void run(struct bench_case *c, int cases, size_t bytes)
+{
+    size_t at = 0;
+    for (int r = 0; r < REPS; r++) {
+        for (int i = 0; i < cases; i++) {
+            for (int t = 0; t < 2; t++) {
+                c[i].got[t][r] = pass(&c[i], pool + at, bytes, t + 1);
+                at = at + 2 * bytes <= POOL_BYTES ? at + bytes : 0;
+            }
+        }
+    }
+}
+
+static int wanted(const char *name, int argc, char **argv, const char *const *among, int n)
+{
+    int named = 0;
+    for (int a = 1; a < argc; a++) {
+        for (int i = 0; i < n; i++) {
+            if (strcmp(argv[a], among[i]) != 0) continue;
+            if (strcmp(argv[a], name) == 0) return 1;
+            named = 1;
+        }
+    }
+    return !named;
+}
+
+static int collect(struct bench_case *c, int n, int argc, char **argv)
+{
+    static const char *const isas[] = { "avx2", "avx512" };
+    const char *fmts[IG_N_FMT];
+    int count = 0;
+    for (int f = 0; f < IG_N_FMT; f++) fmts[f] = ig_fmt_name((enum ig_fmt)f);
+    for (int v = 0; v < 2; v++) {
+        const unsigned need = v ? IG_CPU_AVX512 : IG_CPU_AVX2;
+        if (!(ig_cpu_features() & need) || !wanted(isas[v], argc, argv, isas, 2)) continue;
+        for (int f = 0; f < IG_N_FMT; f++) {
+            if (!wanted(fmts[f], argc, argv, fmts, IG_N_FMT)) continue;
+            for (int s = 0; s < N_SHAPE; s++) {
+                c[count++] =
+                    (struct bench_case){ variants[v], (enum ig_fmt)f, &shapes[s], n, { { 0 } } };
+            }
+        }
+    }
+    return count;
+}
+
+static void decode(int argc, char **argv)
+{
+    static struct bench_case c[MAX_CASES];
+    double read[2];
+    c[0] = (struct bench_case){ .k = NULL };
+    const int cases = 1 + collect(c + 1, 1, argc, argv);
+    run(c, cases, PASS_BYTES);
+    printf("decode, GB/s of weights and the share of plain reading\n"
+           "%-8s %-6s %-18s %20s %20s\n",
+           "variant", "format", "shape", "1 thread", "2 threads");
+    for (int t = 0; t < 2; t++) read[t] = median(c[0].got[t]);
+    for (int i = 0; i < cases; i++) {
+        printf("%-8s %-6s %-18s", i ? c[i].k->name : "read", i ? ig_fmt_name(c[i].fmt) : "-",
+               i ? c[i].shape->name : "-");
+        for (int t = 0; t < 2; t++) {
+            const double m = median(c[i].got[t]);
+            printf(" %14.1f %4.0f%%", m, 100 * m / read[t]);
+        }
+        printf("\n");
+    }
+}
+
+static void prefill(int argc, char **argv)
+{
+    static const int counts[] = { 16, 64, 256 };
+    static struct bench_case c[3][MAX_CASES];
+    int cases = 0;
+    for (int k = 0; k < 3; k++) {
+        cases = collect(c[k], counts[k], argc, argv);
+        /* one pass is about the same work, whatever n: some 30 ms */
+        for (int i = 0; i < cases; i++)
+            run(&c[k][i], 1, ((size_t)64 << 20) / (size_t)counts[k] + ((size_t)2 << 20));
+    }
+    printf("prefill, GFLOP/s (2 a weight and row), with 1 and 2 threads\n%-8s %-6s %-18s "
+           "%15s %15s %15s\n",
+           "variant", "format", "shape", "n 16", "n 64", "n 256");
+    for (int i = 0; i < cases; i++) {
+        const struct bench_case *a = &c[0][i];
+        const double weights = 16.0 * (double)a->shape->cols /
+                               (double)ig_panel_bytes(a->fmt, a->shape->cols); /* a byte */
+        printf("%-8s %-6s %-18s", a->k->name, ig_fmt_name(a->fmt), a->shape->name);
+        for (int k = 0; k < 3; k++) {
+            const double scale = 2.0 * weights * counts[k];
+            printf(" %7.0f %7.0f", scale * median(c[k][i].got[0]), scale * median(c[k][i].got[1]));
+        }
+        printf("\n");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (ig_cpu_features() & IG_CPU_AVX2) plain_read = read_avx2;
+    if (ig_cpu_features() & IG_CPU_AVX512) plain_read = read_avx512;
+    static const char *const parts[] = { "decode", "prefill" };
+    if (!prepare()) {
+        fprintf(stderr, "kernels: out of memory\n");
+        return 1;
+    }
+    if (wanted("decode", argc, argv, parts, 2)) decode(argc, argv);
+    if (wanted("prefill", argc, argv, parts, 2)) prefill(argc, argv);
+    return 0;
+}

@@ -1,0 +1,87 @@
+-- Who may depend on whom, and no order that depends on a process.
+
+local lu = require "luaunit"
+local lib = require "lib"
+local sources = require "gen.sources"
+
+local T = {}
+
+local function gen_files() return lib.lines("cd '" .. lib.root .. "./' && ls gen/*.lua gen/families/*.lua") end
+
+function T.test_the_plan_hash_covers_every_file()
+  lu.assertItemsEquals(sources.modules, gen_files())
+  lu.assertItemsEquals(sources.templates, lib.lines("cd '" .. lib.root .. "./' && ls templates/*"))
+end
+
+function T.test_gen_is_pure()
+  for _, path in ipairs(gen_files()) do
+    local text = lib.read(lib.root .. path)
+    for name in text:gmatch('require%s*%(?%s*"([^"]+)"') do
+      lu.assertStrMatches(name, "gen%..*", nil, nil, path .. " requires " .. name)
+    end
+    for line in text:gmatch("[^\n]+") do
+      local code = line:gsub("%-%-.*", "")
+      for _, word in ipairs { "io", "os", "print", "dofile", "debug" } do
+        lu.assertNil(code:match("%f[%w_.]" .. word .. "%f[^%w_][.(]"), path .. ": " .. line)
+      end
+    end
+  end
+end
+
+-- pairs only to collect keys that the next line sorts.
+function T.test_no_order_from_pairs()
+  for _, path in ipairs(gen_files()) do
+    local lines = {}
+    for line in (lib.read(lib.root .. path)):gmatch("([^\n]*)\n") do lines[#lines + 1] = line end
+    for i, line in ipairs(lines) do
+      if line:gsub("%-%-.*", ""):find("%f[%w_]pairs%s*%(") or line:find("%f[%w_]next%s*%(") then
+        lu.assertStrContains(lines[i + 1], "table.sort(", false, path .. ": " .. line)
+      end
+    end
+  end
+end
+
+function T.test_budgets()
+  for _, path in ipairs(gen_files()) do
+    local _, n = lib.read(lib.root .. path):gsub("\n", "")
+    lu.assertTrue(n <= 250, path .. " has " .. n .. " lines")
+  end
+  local _, n = lib.read(lib.root .. "build.lua"):gsub("\n", "")
+  lu.assertTrue(n <= 120, "build.lua has " .. n .. " lines")
+end
+
+-- Every #include "..." of a folder must be one of the allowed files' names.
+local function check_includes(folder, allowed, generated)
+  local root, known = lib.root .. "./", {}
+  for _, of in ipairs(allowed) do
+    for _, path in ipairs(lib.lines(("find '%s%s' -name '*.h' -o -name '*.inc'"):format(root, of))) do
+      known[path:match("[^/]+$")] = true
+    end
+  end
+  for _, name in ipairs(generated) do known[name] = true end
+  for _, path in ipairs(lib.lines(("find '%s'%s -name '*.[ch]' -o -name '*.inc'"):format(root, folder))) do
+    for name in lib.read(path):gmatch('#include%s*"([^"]+)"') do
+      lu.assertTrue(known[name:match("[^/]+$")] or false, path .. " includes " .. name)
+    end
+  end
+end
+
+function T.test_kernels_know_no_model() check_includes("kernels", { "kernels" }, {}) end
+
+function T.test_runtime_depends_on_kernels_and_the_plan()
+  check_includes("runtime", { "runtime", "kernels" }, { "config.h", "tables.h" })
+end
+
+-- The programs of the build; tools/replay simulates the runtime's own policies.
+function T.test_build_tools_depend_on_nothing_of_ours()
+  check_includes("tools -maxdepth 1", {}, {})
+end
+
+function T.test_luacheck()
+  local _, code = lib.run("command -v luacheck")
+  lu.skipIf(code ~= 0, "no luacheck")
+  local out, bad = lib.run("cd '" .. lib.root .. "./' && luacheck -q --no-color build.lua gen tests/gen")
+  lu.assertEquals(bad, 0, out)
+end
+
+return T

@@ -1,0 +1,277 @@
+-- Every plan_*.lua against numbers worked out by hand.
+
+local lu = require "luaunit"
+local lib = require "lib"
+local formats_of = require "gen.formats"
+local plan_cache = require "gen.plan_cache"
+local plan_kernels = require "gen.plan_kernels"
+local plan_layout = require "gen.plan_layout"
+local plan_mem = require "gen.plan_mem"
+local plan_prefetch = require "gen.plan_prefetch"
+local plan_rate = require "gen.plan_rate"
+
+local eq = lu.assertEquals
+local T = {}
+
+-- A model small enough for a pencil: E 64, 4 heads over 2 of 16, FF 96, 5 experts.
+local function small(weights)
+  return {
+    family = "mixtral", n_layer = 2, n_embd = 64, n_head = 4, n_head_kv = 2, head_dim = 16, n_ff = 96,
+    n_expert = 5, n_expert_used = 2, n_vocab = 40, n_ctx_train = 256, norm_eps = 1e-5, rope_theta = 1e4,
+    window = 0, tied = false,
+    weights = { expert = weights, attn = weights, embed = weights, output = weights, router = "f32" },
+  }
+end
+
+local function resolved(m, opts)
+  local problems = {}
+  local formats = formats_of.resolve(m, opts or {}, "x.lua", problems)
+  eq(problems, {})
+  return formats
+end
+
+function T.test_layout_resident()
+  local m = small("f32")
+  local l = plan_layout.plan(m, resolved(m))
+  eq({ l.token_embd.off, l.token_embd.stride, l.token_embd.bytes }, { 0, 4096, 3 * 4096 })  -- 40 rows: 3 panels
+  local first = l.layers[1]
+  eq(first.mixer_norm, 12288)
+  eq(first.q.off, 12544)                -- after 64 floats
+  eq(first.k.off, 12544 + 4 * 4096)     -- q: 64 rows, 4 panels
+  eq(first.v.off, 12544 + 6 * 4096)     -- k: 32 rows, 2 panels
+  eq(first.o.off, 12544 + 8 * 4096)
+  eq(first.ffn_norm, 12544 + 12 * 4096)
+  eq(first.router.off, 12800 + 12 * 4096)
+  eq(l.layers[2].mixer_norm, 12800 + 13 * 4096)   -- router: 5 rows, 1 panel
+  eq(l.output_norm_off, 12288 + 2 * (512 + 13 * 4096))
+  eq(l.output.off, l.output_norm_off + 256)
+  eq(l.resident_bytes, 135168)          -- 132352 up to a page
+end
+
+function T.test_layout_slab()
+  local m = small("f32")
+  local l = plan_layout.plan(m, resolved(m))
+  local first = l.layers[1]
+  eq({ first.gate.off, first.gate.stride }, { 0, 8192 })
+  eq({ first.up.off, first.up.stride }, { 4096, 8192 })
+  eq({ first.down.off, first.down.stride }, { 6 * 8192, 96 * 64 })
+  eq(first.slab_bytes, 6 * 8192 + 4 * 6144)
+  eq(first.expert_stride, 73728)
+  eq(first.expert_off, l.resident_bytes)
+  eq(l.layers[2].expert_off, l.resident_bytes + 5 * 73728)
+  eq(l.data_bytes, l.resident_bytes + 10 * 73728)
+end
+
+function T.test_layout_pads_odd_blocks()
+  -- 96 columns are 3 blocks of 544 B: 1632 is no multiple of 64, the stride is.
+  local m = small("q8_0")
+  local l = plan_layout.plan(m, resolved(m))
+  eq(l.layers[1].down.stride, 1664)
+  eq(l.layers[1].gate.stride, 2 * 1088)
+end
+
+function T.test_layout_token_bytes()
+  local m = small("f32")
+  local l = plan_layout.plan(m, resolved(m))
+  eq(l.token_resident_bytes, 3 * 4096 + 2 * 13 * 4096)   -- output; q k v o router of two layers
+  eq(l.token_expert_bytes, 2 * 2 * 73728)
+  eq(l.token_bytes, l.token_resident_bytes + l.token_expert_bytes)
+end
+
+function T.test_layout_tied()
+  local m = small("f32")
+  m.tied = true
+  local l = plan_layout.plan(m, resolved(m))
+  lu.assertIs(l.output, l.token_embd)
+  eq(l.resident_bytes, 122880)          -- 12288 less than 132352, up to a page
+end
+
+function T.test_layout_hash_covers_the_layout_only()
+  local function hash_of(change, weights)
+    local m = small(weights or "f32")
+    change(m)
+    return plan_layout.plan(m, resolved(m)).hash
+  end
+  local base = hash_of(function() end)
+  eq(hash_of(function(m) m.n_ctx_train = 99 m.rope_theta = 5.0 m.window = 7 end), base)
+  lu.assertNotEquals(hash_of(function(m) m.n_vocab = 41 end), base)
+  lu.assertNotEquals(hash_of(function(m) m.tied = true end), base)
+  lu.assertNotEquals(hash_of(function() end, "bf16"), base)
+  lu.assertNotEquals(hash_of(function(m) m.n_layer = 1 end), base)
+end
+
+function T.test_memory_float()
+  local m = small("f32")
+  local formats = resolved(m)
+  local l = plan_layout.plan(m, formats)
+  local mem = plan_mem.plan(m, formats, l, { ctx = 1100, batch = 10, logit_rows = 3, kv = "f32", threads = 2 })
+  local bytes = {}
+  for _, r in ipairs(mem.regions) do bytes[r.name] = r.bytes end
+  eq({ mem.n_kv_block, mem.n_span, mem.span_blocks, mem.part_row, mem.n_seq }, { 18, 2, 16, 4, 1 })
+  eq(bytes, {
+    DATA = l.data_bytes,
+    KV = 2 * 18 * 2 * 64 * 16 * 2 * 4,
+    ROPE = 1100 * 8 * 2 * 4,
+    X = 10 * 64 * 4, XN = 10 * 64 * 4, XQ = 0,
+    Q = 10 * 64 * 4, K = 10 * 32 * 4, V = 10 * 32 * 4,
+    AO = 10 * 64 * 4, AOQ = 0,
+    PART = 4 * 4 * 2 * 18 * 4,
+    RL = 10 * 16 * 4, TOPK = 10 * 2 * 8, ROUTE = 10 * 2 * 4 + 6 * 4,
+    H = 10 * 2 * 96 * 4, HQ = 0,
+    LN = 3 * 64 * 4, LNQ = 0,
+    LOGITS = 3 * 48 * 4, SAMPLE = 40 * 8,
+    THREAD = 2 * 69632,   -- 20*16*4*2 + 20*8 + 2*2*18*4 + 65536 = 68544, up to a page
+  })
+  eq(mem.thread_bytes, 69632)
+end
+
+function T.test_memory_block_and_offsets()
+  local m = small("q8_0")
+  local formats = resolved(m)
+  local mem = plan_mem.plan(m, formats, plan_layout.plan(m, formats),
+    { ctx = 64, batch = 10, logit_rows = 3, kv = "f16", threads = 1 })
+  local by, at = {}, 0
+  for _, r in ipairs(mem.regions) do
+    by[r.name] = r
+    if r.bytes > 0 then
+      eq(r.off, at)
+      at = (r.off + r.bytes + 4095) // 4096 * 4096
+    else
+      eq(r.off, 0)
+    end
+  end
+  eq(mem.bytes, at)
+  eq(by.KV.bytes, 2 * 1 * 2 * 64 * 16 * 2 * 2)
+  eq({ by.XQ.bytes, by.AOQ.bytes, by.HQ.bytes, by.LNQ.bytes }, { 10 * 80, 10 * 80, 10 * 2 * 120, 3 * 80 })
+  eq(by.H.bytes, 0)
+end
+
+function T.test_memory_pads_expert_width()
+  -- An expert width of 24 is float only; H has whole blocks of 32 all the same.
+  local m = small("f32")
+  m.n_ff = 24
+  local formats = resolved(m)
+  local mem = plan_mem.plan(m, formats, plan_layout.plan(m, formats),
+    { ctx = 64, batch = 10, logit_rows = 3, kv = "f16", threads = 1 })
+  for _, r in ipairs(mem.regions) do
+    if r.name == "H" then eq(r.bytes, 10 * 2 * 32 * 4) end
+  end
+end
+
+function T.test_sizes_default()
+  local p = lib.plan("tiny-mixtral", "avx2-desktop")
+  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8 })
+  eq(lib.plan("mixtral", "avx2-desktop").size.ctx, 4096)
+  eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32" }).size.kv, "f32")
+  eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32", "kv=f16" }).size.kv, "f16")
+  local p2 = lib.plan("tiny-mixtral", "avx2-desktop", { "ctx=100" })
+  eq({ p2.size.ctx, p2.size.batch, p2.size.logit_rows }, { 100, 100, 32 })
+  eq(lib.plan("tiny-mixtral", "avx2-desktop", { "batch=5" }).size.logit_rows, 5)
+end
+
+function T.test_context_shrinks_to_fit_and_says_so()
+  -- Weights of 7.3 GiB on 8 GiB: what is left holds some context, not all of it.
+  local p = lib.plan("mixtral", "avx2-desktop")
+  eq(p.notes, {})
+  local lean = plan_mem.plan(p.model, p.formats, p.layout, { ctx = 1024, batch = 256, logit_rows = 32,
+    kv = "f16", threads = 8 })
+  p.hw.ram_usable = lean.bytes + plan_mem.OUTSIDE_BYTES + 4096
+  local plan_size = require "gen.plan_size"
+  local size, mem, notes = plan_size.plan(p.model, p.hw, p.formats, p.layout, {}, {})
+  eq(size.ctx, 1024)
+  eq(mem.bytes, lean.bytes)
+  lu.assertStrContains(notes[1], "context reduced from 4096 to 1024 positions to fit")
+end
+
+function T.test_context_beyond_training_is_noted()
+  local p = lib.plan("tiny-mixtral", "avx2-desktop", { "ctx=3000" })
+  eq(p.notes, { "context of 3000 positions is beyond the 2048 the model was trained for" })
+end
+
+function T.test_formats()
+  local m = small("bf16")
+  local f = resolved(m, { quant = "q8_0", ["quant.attn"] = "f16" })
+  eq(f.layers[2], { q = "f16", k = "f16", v = "f16", o = "f16", router = "f32",
+    gate = "q8_0", up = "q8_0", down = "q8_0" })
+  eq({ f.token_embd, f.output }, { "q8_0", "q8_0" })
+  eq(resolved(m, { ["quant.router"] = "bf16" }).layers[1].router, "bf16")
+  m.types = { token_embd = "f16", output = "q8_0", layers = { { q = "q4_0" }, { q = "q8_0" } } }
+  local g = resolved(m)
+  eq({ g.token_embd, g.layers[1].q, g.layers[2].q, g.layers[2].k }, { "f16", "q4_0", "q8_0", "bf16" })
+  eq(formats_of.used(g, { "q" }), "q4_0/q8_0")
+end
+
+function T.test_kernels()
+  eq(plan_kernels.plan { isa = "ref" }, { isa = "ref", kern = "ig_kernels_ref", need_cpu = 0, builds = { "ref" } })
+  eq(plan_kernels.plan { isa = "avx2" },
+    { isa = "avx2", kern = "ig_kernels_avx2", need_cpu = 1, builds = { "ref", "avx2" } })
+  eq(plan_kernels.plan { isa = "avx512" },
+    { isa = "avx512", kern = "ig_kernels_avx512", need_cpu = 3, builds = { "ref", "avx512" } })
+end
+
+function T.test_rate()
+  -- 40 GB/s over 2 GB a token; two cores of 10 GB/s reach half of that memory.
+  local r = plan_rate.plan(2000000000, { cpu_bw = 40e9, mem_bw = 40e9 })
+  eq({ r.tps, r.bound }, { 20.0, "memory" })
+  r = plan_rate.plan(2000000000, { cpu_bw = 20e9, mem_bw = 40e9 })
+  eq({ r.tps, r.bound }, { 10.0, "cores" })
+  eq(plan_rate.plan(1, { cpu_bw = 1, mem_bw = 1 }, 0.25).tps, 4.0)
+end
+
+function T.test_cache_paper_geometry()
+  -- The published 24 GB example: BF16 Mixtral 8x7B, experts of 336 MiB, 56
+  -- slots, 14 x 4 among the choices.  Assumed: 24564 MiB less 1920 MiB
+  -- reserved, 4096 positions of f16 KV, batches of 256.
+  local cache = lib.plan("mixtral", "4090", { "quant=bf16", "quant.router=bf16" }).cache
+  eq(cache.slot_bytes, 336 << 20)
+  eq(cache.slots, 56)
+  local geometries = {}
+  for _, g in ipairs(cache.weighed) do geometries[#geometries + 1] = g.sets .. " x " .. g.ways end
+  eq(table.concat(geometries, ", "), "28 x 2, 18 x 3, 14 x 4, 11 x 5, 9 x 6, 8 x 7, 7 x 8")
+end
+
+function T.test_cache_cores_decide()
+  -- Few cores: the CPU is slowest, so more layers get a set.  Many: more ways.
+  local p = lib.plan("mixtral", "4090", { "quant=bf16" })
+  local function ways(cores)
+    p.hw.cpu_bw = math.min(cores * 3e9, p.hw.mem_bw)
+    return plan_cache.plan(p.model, p.hw, p.layout, p.mem).ways
+  end
+  lu.assertTrue(ways(2) < ways(16))
+end
+
+function T.test_cache_seconds_by_hand()
+  -- 1 layer, 4 experts, 1 used, slots for 1: h = sqrt(1/4) = 0.5.  Slot 1e9 B:
+  -- CPU 0.5e9/10e9 = 0.05 s, link 0.5e9/20e9, RAM 1e9/40e9; GPU 0.5e9/100e9.
+  local m = { n_layer = 1, n_expert = 4, n_expert_used = 1 }
+  local hw = { cpu_bw = 10e9, mem_bw = 40e9,
+    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, link_bw = 20e9 } }
+  local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }
+  local cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
+  eq({ cache.sets, cache.ways, cache.slots }, { 1, 1, 1 })
+  lu.assertAlmostEquals(cache.seconds, 0.055, 1e-12)
+  eq(cache.hit_rate, 0.5)
+end
+
+function T.test_cache_holds_everything_when_it_can()
+  local p = lib.plan("tiny-mixtral", "4090")
+  eq({ p.cache.sets, p.cache.ways, p.cache.hit_rate }, { 7, 16, 1.0 })
+end
+
+function T.test_prefetch_stride()
+  -- 2 experts of 100 MB over 25 GB/s are 8 ms; a layer computes for 3 ms: 2.67, so 3.
+  eq(plan_prefetch.stride(2, 100000000, 25e9, 3e-3), 3)
+  eq(plan_prefetch.stride(2, 100000000, 25e9, 1.0), 1)
+  eq(plan_prefetch.stride(2, 100000000, 25e9, 1e-6), 8)
+  local p = lib.plan("mixtral", "4090")
+  eq(#p.strides, 32)
+end
+
+function T.test_profile_derives()
+  local hw = lib.plan("tiny-mixtral", "box-8gb").hw
+  eq(hw.ram_usable, (8 << 30) - (512 << 20))
+  eq(hw.cpu_bw, 20000000000)
+  eq(lib.plan("tiny-mixtral", "avx512-server").hw.ram_reserve, 16 << 30)
+end
+
+return T
