@@ -15,10 +15,10 @@ M.ROLES = {
   "GATE", "GATE_BIAS", "UP", "UP_BIAS", "DOWN", "DOWN_BIAS",
 }
 
---- A family's entry for one name -> { name, slice?, pairs? } with numbers.
+--- A family's entry for one name -> { name, slice?, paired? } with numbers.
 function M.alternative(entry, m)
   if type(entry) == "string" then return { name = entry } end
-  return { name = entry[1], slice = entry.slice and entry.slice(m), pairs = entry.pairs and entry.pairs(m) }
+  return { name = entry[1], slice = entry.slice and entry.slice(m), paired = entry.paired and entry.paired(m) }
 end
 
 --- Every role that the family names: { role, hf = { alternatives }, gguf = { ... } }.

@@ -8,6 +8,7 @@ local dump = require "gen.dump"
 local explain = require "gen.explain"
 local families = require "gen.families"
 local hash = require "gen.hash"
+local plan_mem = require "gen.plan_mem"
 local plan_rope = require "gen.plan_rope"
 local quant = require "gen.quant"
 local shape = require "gen.shape"
@@ -67,7 +68,7 @@ local function name_rows(list)
         s.step or 1)
       if s.transpose then text = text .. (", .cols = %d"):format(s.cols) end
     end
-    if a.pairs then text = text .. (", .pair_period = %d, .pair_from = %d"):format(a.pairs.period, a.pairs.from) end
+    if a.paired then text = text .. (", .pair_period = %d, .pair_from = %d"):format(a.paired.period, a.paired.from) end
     rows[i] = "{ " .. text .. " },"
   end
   return rows
@@ -100,7 +101,7 @@ local function arithmetic(m)
     residual_scale = c.f32(m.residual_scale), logit_scale = c.f32(m.logit_scale),
     latent_eps = c.f32(m.latent_eps), attn_scale = c.f32(plan_rope.attn_scale(m)),
     n_rope = #rope.tables, rope_switch = rope.switch, rope_scales = table.concat(floats(rope.scales), ", "),
-    rope_tables = tables, n_ff_aside = math.max(m.n_ff_dense, m.n_ff_shared),
+    rope_tables = tables, n_ff_aside = plan_mem.aside(m),
     q_lora = m.q_lora, kv_lora = m.kv_lora or 0, nope_dim = m.nope_dim or 0, v_dim = m.v_dim or m.head_dim,
   }
 end

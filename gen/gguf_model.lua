@@ -41,9 +41,9 @@ local function find_family(kv, file, problems)
   local known, arch = {}, kv["general.architecture"]
   local function get(key) return kv[arch .. "." .. key] end
   for _, family in ipairs(families.list) do
-    local gguf = family.gguf
-    if gguf and gguf.arch == arch and (not gguf.when or gguf.when(get)) then return family end
-    known[#known + 1] = gguf and gguf.arch
+    local of = family.gguf
+    if of and of.arch == arch and (not of.when or of.when(get)) then return family end
+    if of and known[#known] ~= of.arch then known[#known + 1] = of.arch end
   end
   problems[#problems + 1] = schema.problem(file, "general.architecture", table.concat(known, " or "),
     schema.show(arch))
@@ -59,7 +59,7 @@ local function check_agreement(kv, arch, stated, file, problems)
     end
   end
   if not stated.kv_lora then
-    agree(arch .. ".rope.dimension_count", stated.rope_dim or stated.head_dim, "what turns of a head")
+    agree(arch .. ".rope.dimension_count", stated.rope_dim or stated.head_dim, "the whole head turns")
     agree(arch .. ".attention.value_length", stated.head_dim, "as the keys")
   end
   agree(arch .. ".vocab_size", stated.n_vocab, "rows of token_embd.weight")

@@ -32,8 +32,8 @@ local BASE = {
   { name = "n_head_kv",     kind = "integer", min = 1, max = 1024 },
   { name = "head_dim",      kind = "integer", min = 2, max = 1024 },
   { name = "n_ff",          kind = "integer", min = 1, max = 262144 },
-  { name = "n_expert",      kind = "integer", min = 0, max = 1024 },
-  { name = "n_expert_used", kind = "integer", min = 0, max = 64 },
+  { name = "n_expert",      kind = "integer", min = 1, max = 1024 },
+  { name = "n_expert_used", kind = "integer", min = 1, max = 64 },
   { name = "n_vocab",       kind = "integer", min = 2, max = 1 << 24 },
   { name = "n_ctx_train",   kind = "integer", min = 1, max = 1 << 24 },
   { name = "norm_eps",      kind = "number",  min = 1e-12, max = 0.1 },
@@ -85,6 +85,12 @@ local EXTRA = {
 
 M.fields = table.move(EXTRA, 1, #EXTRA, #BASE + 1, table.move(BASE, 1, #BASE, 1, {}))
 
+-- The same for families without experts.
+local DENSE = table.move(M.fields, 1, #M.fields, 1, {})
+for i, f in ipairs(DENSE) do
+  if f.name:find("^n_expert") then DENSE[i] = { name = f.name, kind = "integer", min = 0, max = 0, default = 0 } end
+end
+
 local function is_mla(m) return families.by_name[m.family].mixer == "IG_MIXER_MLA" end
 
 -- Facts that must agree with each other: { field, holds(m), want(m) }.
@@ -93,21 +99,17 @@ local RULES = {
     function(m) return ("a divisor of n_head (%d)"):format(m.n_head) end },
   { "head_dim", function(m) return m.head_dim % 2 == 0 end,
     function() return "an even number (RoPE turns pairs)" end },
-  { "rope_dim", function(m) return m.rope_dim % 2 == 0 and m.rope_dim <= m.head_dim end,
+  { "rope_dim", function(m) return m.rope_dim == m.head_dim or m.rope_dim % 2 == 0 and m.rope_dim < m.head_dim end,
     function(m) return ("an even number up to head_dim (%d)"):format(m.head_dim) end },
   { "n_expert_used", function(m) return m.n_expert_used <= m.n_expert end,
     function(m) return ("at most n_expert (%d)"):format(m.n_expert) end },
-  { "n_expert_used", function(m) return m.n_expert == 0 or m.n_expert_used > 0 end,
-    function() return "1 or more" end },
-  { "n_expert", function(m) return m.n_expert > 0 or m.n_layer_dense == m.n_layer end,
-    function() return "1 or more" end },
   { "n_ff_dense", function(m) return m.n_layer_dense == 0 or m.n_ff_dense > 0 end,
     function() return "the width of the dense layers" end },
   { "n_layer_dense", function(m) return m.n_layer_dense <= m.n_layer end,
     function(m) return ("at most n_layer (%d)"):format(m.n_layer) end },
   { "n_route_group", function(m) return m.n_expert % m.n_route_group == 0 end,
     function(m) return ("a divisor of n_expert (%d)"):format(m.n_expert) end },
-  { "n_route_group_used", function(m) return m.n_route_group_used <= m.n_route_group
+  { "n_route_group_used", function(m) return m.n_route_group == 1 or m.n_route_group_used <= m.n_route_group
       and m.n_expert_used <= m.n_expert // m.n_route_group * m.n_route_group_used end,
     function() return "groups that hold the experts used" end },
   { "v_dim", function(m) return not is_mla(m) or m.v_dim % quant.PANEL_ROWS == 0 end,
@@ -117,52 +119,47 @@ local RULES = {
 }
 
 -- A family's own fields: its defaults for what is not stated, a problem for what it cannot have.
-local function check_extra(stated, file, problems, names)
-  local family = families.by_name[stated.family]
-  if not family then return stated end
-  local filled, may = {}, {}
-  for k, v in pairs(stated) do filled[k] = v end
+local function fill_extra(family, stated, file, problems, names)
+  local may = {}
   for _, name in ipairs(family.may or {}) do may[name] = true end
   for _, f in ipairs(EXTRA) do
     local fixed = (family.defaults or {})[f.name]
     if fixed == nil then fixed = f.default end
-    local v = filled[f.name]
+    local v = stated[f.name]
     if v ~= nil and v ~= fixed and not may[f.name] then
       problems[#problems + 1] = schema.problem(file, names and names[f.name] or f.name,
         fixed == nil and ("nothing (family %s)"):format(family.name)
         or ("%s (family %s)"):format(schema.show(fixed), family.name), schema.show(v))
     elseif v == nil then
-      filled[f.name] = fixed
+      stated[f.name] = fixed
     end
   end
-  return filled
 end
 
 -- Latent attention is attention of one KV head over [latent, rotated key].
-local function derive(m)
-  if is_mla(m) and m.kv_lora and m.rope_dim then m.n_head_kv, m.head_dim = 1, m.kv_lora + m.rope_dim end
-  m.rope_dim = m.rope_dim or m.head_dim
+local function fill_latent(stated, file, problems, names)
+  for _, name in ipairs { "kv_lora", "nope_dim", "v_dim", "rope_dim" } do
+    if stated[name] == nil then
+      problems[#problems + 1] = schema.problem(file, names and names[name] or name, "an integer", "nothing")
+    end
+  end
+  local latent, key = stated.kv_lora, stated.rope_dim
+  stated.n_head_kv = 1
+  stated.head_dim = math.type(latent) == "integer" and math.type(key) == "integer" and latent + key or 2
 end
 
---- @param stated   table   facts as a description states them
+--- @param stated   table   facts as a description states them; what is left out gets filled in
 --- @param file     string  for messages
 --- @param problems table   list to add problems to
 --- @param names    table?  field -> the name its source uses, for messages
 --- @return table model     (complete only when no problem was added)
 function M.check(stated, file, problems, names)
-  local before = #problems
-  local filled = check_extra(stated, file, problems, names)
-  if families.by_name[stated.family] and is_mla(stated) then
-    for _, name in ipairs { "kv_lora", "nope_dim", "v_dim", "rope_dim" } do
-      if filled[name] == nil then
-        problems[#problems + 1] = schema.problem(file, names and names[name] or name, "an integer", "nothing")
-      end
-    end
-    if #problems == before then derive(filled) end
-  end
-  local m = schema.check(M.fields, filled, file, problems, "", names)
+  local before, family = #problems, families.by_name[stated.family]
+  if family then fill_extra(family, stated, file, problems, names) end
+  if family and is_mla(stated) then fill_latent(stated, file, problems, names) end
+  local m = schema.check(family and family.dense and DENSE or M.fields, stated, file, problems, "", names)
   if #problems > before then return m end
-  derive(m)
+  m.rope_dim = m.rope_dim or m.head_dim
   if m.rope then rope.check(m, file, problems, names) end
   for _, rule in ipairs(RULES) do
     local field, holds, want = rule[1], rule[2], rule[3]

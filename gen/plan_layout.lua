@@ -32,7 +32,7 @@ end
 -- Gate and up panels alternate, so that one pass over the slab feeds the activation.
 -- Biases end the slab.  Returns its bytes; offsets count from `base`.
 local function slab(layer, items, part, base)
-  local mats, at = {}, base
+  local mats = {}
   for _, item in ipairs(items) do
     if item.part == part then mats[#mats + 1] = { own = layer[item.role], bias = item.bias } end
   end
@@ -42,7 +42,7 @@ local function slab(layer, items, part, base)
   gate.stride = gate.stride + up.stride
   up.stride = gate.stride
   down.off = base + gate.bytes + up.bytes
-  at = down.off + down.bytes
+  local at = down.off + down.bytes
   for _, mat in ipairs(mats) do
     if mat.bias then
       mat.own.bias = num.align_up(at, M.ITEM_ALIGN)

@@ -42,9 +42,12 @@ function M.attn_group(m)
   return group
 end
 
+--- Width of the widest dense block.
+function M.aside(m) return math.max(m.n_ff_dense, m.n_ff_shared) end
+
 -- Rows of expert work in a batch: each row's experts, and one dense block.
 local function slots(m, size)
-  return size.batch * (m.n_expert_used + 1)
+  return size.batch * (m.n_expert_used + (M.aside(m) > 0 and 1 or 0))
 end
 
 -- Scratch of one thread: gate and up of a batch's rows and their row list, two
@@ -59,7 +62,7 @@ end
 -- Activations between a block's two halves: of each row's experts, then of the dense block.
 local function hidden_bytes(m, formats, rows, block, of)
   if not formats_of.any(formats, { "down", "dense_down" }, block) then return 0 end
-  local wide, aside = num.align_up(m.n_ff, quant.BLOCK), num.align_up(math.max(m.n_ff_dense, m.n_ff_shared), quant.BLOCK)
+  local wide, aside = num.align_up(m.n_ff, quant.BLOCK), num.align_up(M.aside(m), quant.BLOCK)
   return rows * (m.n_expert_used * of(wide) + of(aside))
 end
 

@@ -8,23 +8,21 @@ local schema = require "gen.schema"
 
 local M = {}
 
-local function factor(name, extra)
-  local f = { name = name, kind = "number", min = 1e-6, max = 1e6, optional = true }
-  for k, v in pairs(extra or {}) do f[k] = v end
-  return f
+local function factor(name, default)
+  return { name = name, kind = "number", min = 1e-6, max = 1e6, optional = true, default = default }
 end
 
 M.fields = {
   { name = "type", kind = "choice", choices = { "linear", "llama3", "yarn", "longrope" } },
   factor "factor",
   { name = "orig_ctx", kind = "integer", min = 1, max = 1 << 24, optional = true },
-  factor("beta_fast", { default = 32.0 }), factor("beta_slow", { default = 1.0 }),
+  factor("beta_fast", 32.0), factor("beta_slow", 1.0),
   factor "mscale", factor "mscale_all", factor "attn_factor",     -- yarn
   { name = "truncate", kind = "boolean", default = true },
   factor "low_freq", factor "high_freq",                          -- llama3
   { name = "short_factor", kind = "numbers", optional = true },   -- longrope
   { name = "long_factor", kind = "numbers", optional = true },
-  factor("short_mscale", { default = 1.0 }), factor("long_mscale", { default = 1.0 }),
+  factor("short_mscale", 1.0), factor("long_mscale", 1.0),
 }
 
 local NEEDS = {
@@ -48,14 +46,20 @@ function M.check(m, file, problems, names)
   end
 end
 
--- field <- key, in config.json.
+-- Field, key in config.json.
 local HF = {
-  factor = "factor", orig_ctx = "original_max_position_embeddings", beta_fast = "beta_fast",
-  beta_slow = "beta_slow", mscale = "mscale", mscale_all = "mscale_all_dim",
-  attn_factor = "attention_factor", truncate = "truncate", low_freq = "low_freq_factor",
-  high_freq = "high_freq_factor", short_factor = "short_factor", long_factor = "long_factor",
-  short_mscale = "short_mscale", long_mscale = "long_mscale",
+  { "factor", "factor" }, { "orig_ctx", "original_max_position_embeddings" }, { "beta_fast", "beta_fast" },
+  { "beta_slow", "beta_slow" }, { "mscale", "mscale" }, { "mscale_all", "mscale_all_dim" },
+  { "attn_factor", "attention_factor" }, { "truncate", "truncate" }, { "low_freq", "low_freq_factor" },
+  { "high_freq", "high_freq_factor" }, { "short_factor", "short_factor" }, { "long_factor", "long_factor" },
+  { "short_mscale", "short_mscale" }, { "long_mscale", "long_mscale" },
 }
+
+local function one_of(...)
+  local words = {}
+  for i, word in ipairs { ... } do words[i] = schema.show(word) end
+  return table.concat(words, " or ") .. " (all that this engine computes)"
+end
 
 --- Fill stated.rope from config.json.
 --- @param allowed table  the types that the family may have
@@ -70,15 +74,14 @@ function M.from_hf(lookup, allowed, stated, names, file, problems)
     if kind == name then
       names.rope = key
       stated.rope = { type = kind }
-      for field, from in pairs(HF) do stated.rope[field] = scaling[from] end
+      for _, pair in ipairs(HF) do stated.rope[pair[1]] = scaling[pair[2]] end
       stated.rope.orig_ctx = stated.rope.orig_ctx or lookup("original_max_position_embeddings")
         or kind == "yarn" and lookup("max_position_embeddings") or nil
       return
     end
   end
-  local want = #allowed > 0 and "default or " .. table.concat(allowed, " or ") or "default"
   problems[#problems + 1] = schema.problem(file, key .. "." .. type_key,
-    want .. " (all that this engine computes)", schema.show(kind))
+    one_of("default", table.unpack(allowed)), schema.show(kind))
 end
 
 --- Fill stated.rope from GGUF metadata.
@@ -99,7 +102,7 @@ function M.from_gguf(lookup, allowed, stated, names, file, problems)
     end
   end
   problems[#problems + 1] = schema.problem(file, "rope.scaling.type",
-    table.concat({ "none", table.unpack(allowed) }, " or "), schema.show(kind))
+    one_of("none", table.unpack(allowed)), schema.show(kind))
 end
 
 return M

@@ -14,9 +14,9 @@ local function vector(list, role, source, n)
 end
 
 local function matrix(list, role, source, rows, cols, class, more)
-  local item = { role = role, source = source, rows = rows, cols = cols, class = class }
-  for k, v in pairs(more or {}) do item[k] = v end
-  list[#list + 1] = item
+  more = more or {}
+  list[#list + 1] = { role = role, source = source, rows = rows, cols = cols, class = class,
+                      part = more.part, bias = more.bias, blocks = more.blocks }
 end
 
 local function norm(m, list, role, source)

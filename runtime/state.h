@@ -23,7 +23,7 @@ enum {
     IG_FF_PAD = (IG_N_FF + 31) / 32 * 32,
     IG_ASIDE_PAD = (IG_N_FF_ASIDE + 31) / 32 * 32,
     IG_DENSE = IG_N_EXPERT,                    /* stands for the dense block among experts */
-    IG_N_SLOT = IG_N_ROW * (IG_N_EXPERT_USED + 1), /* rows of expert work in a batch */
+    IG_N_SLOT = IG_N_ROW * (IG_N_EXPERT_USED + (IG_N_FF_ASIDE > 0)), /* rows of expert work */
     IG_Q_STRIDE = (IG_Q_DIM + 15) / 16 * 16,   /* floats from one row to the next */
     IG_KV_STRIDE = (IG_KV_DIM + 15) / 16 * 16,
     IG_RL_STRIDE = (IG_N_EXPERT + 15) / 16 * 16,

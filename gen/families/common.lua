@@ -7,13 +7,15 @@
 -- arithmetic; `derive(get, stated)` fills fields that are no single key's value.
 --
 -- sources: role (IG_ROLES, runtime/plan.h) -> names in checkpoints, tried in order.  A
--- name is a string or { string, slice = f(m), pairs = f(m) }:
+-- name is a string or { string, slice = f(m), paired = f(m) }:
 --   slice   the matrix is part of a fused tensor, whose rows come in groups (one an
 --           expert, if the name has no %E): `count` rows of each `group`, at from,
 --           from + step, ...; transpose: these are columns of the group instead,
 --           out of `cols`.
---   pairs   rows of each `period` from `from` on are stored for interleaved rotation
+--   paired  rows of each `period` from `from` on are stored for interleaved rotation
 --           (2i beside 2i + 1); they are put in halves (i beside i + n/2).
+
+local checkpoint = require "gen.checkpoint"
 
 local M = {}
 
@@ -142,7 +144,7 @@ end
 function M.sources(...)
   local out = {}
   for _, set in ipairs { SOURCES, ... } do
-    for role, source in pairs(set) do out[role] = source end
+    for _, role in ipairs(checkpoint.ROLES) do out[role] = set[role] or out[role] end
   end
   return out
 end
@@ -159,9 +161,9 @@ function M.head_pairs(m) return { period = m.head_dim, from = 0 } end
 function M.llama_pairs()
   return {
     ATTN_Q = { hf = { LAYER .. "self_attn.q_proj.weight" },
-               gguf = { { "blk.%L.attn_q.weight", pairs = M.head_pairs } } },
+               gguf = { { "blk.%L.attn_q.weight", paired = M.head_pairs } } },
     ATTN_K = { hf = { LAYER .. "self_attn.k_proj.weight" },
-               gguf = { { "blk.%L.attn_k.weight", pairs = M.head_pairs } } },
+               gguf = { { "blk.%L.attn_k.weight", paired = M.head_pairs } } },
   }
 end
 

@@ -4,12 +4,12 @@ local common = require "gen.families.common"
 
 local function all_dense(_, stated)
   stated.n_ff, stated.n_layer_dense = stated.n_ff_dense, stated.n_layer
-  stated.n_expert, stated.n_expert_used = 0, 0
 end
 
 return {
   name = "llama",
   mixer = "IG_MIXER_GQA",
+  dense = true,
   may = { "n_layer_dense", "n_ff_dense", "rope" },
   hf = {
     model_types = { "llama" },
@@ -23,7 +23,7 @@ return {
   },
   -- Mixtral's files have the same architecture name, and experts.
   gguf = {
-    arch = "llama", when = function(get) return (get "expert_count" or 0) == 0 end,
+    arch = "llama", when = function(get) return not (get "expert_used_count" or get "expert_count") end,
     keys = common.gguf_keys {
       { field = "n_ff", none = true }, { field = "n_expert", none = true }, { field = "n_expert_used", none = true },
       { field = "n_ff_dense", key = "feed_forward_length" },

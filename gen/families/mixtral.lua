@@ -13,7 +13,7 @@ return {
   },
   -- "llama" is the name that the format's writers gave this family's graph.
   gguf = {
-    arch = "llama", when = function(get) return (get "expert_count" or 0) ~= 0 end,
+    arch = "llama", when = function(get) return get "expert_used_count" or get "expert_count" end,
     keys = common.gguf_keys { { field = "window", key = "attention.sliding_window", optional = true } },
     only = common.gguf_only(),
     rope = {},
