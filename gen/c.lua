@@ -5,6 +5,7 @@ local M = {}
 --- A float literal that reads back as the nearest float of `x`, in as few digits as that takes.
 function M.f32(x)
   local want = string.pack("<f", x)
+  x = string.unpack("<f", want) -- digits of the float itself: of a double they may round twice
   for digits = 1, 9 do
     local text = ("%." .. digits .. "g"):format(x)
     local back = tonumber(text)   -- nil for what has no literal: nan, inf
