@@ -48,8 +48,20 @@ for us in 40 200 800; do
     done
 done | awk 'NR == 1 || !/^predict/' >$out/prefetch.csv
 
+# Two-level LRU: what predictions change.
+{
+    "$replay" "$fine" $judge --pool 25,50 --sets global --policies lru,lru2 -o csv
+    "$replay" "$fine" $judge --pool 25,50 --sets global --policies lru,lru2 -o csv --predict hybrid --distance 2 \
+        --no-prefetch
+    "$replay" "$fine" $judge --pool 25,50 --policies lru,lru2 -o csv --predict hybrid
+} | awk 'NR == 1 || /,lru/' >$out/lru2.csv
+
 # The stride while the link is four times slower for a third of the time.
-for p in "" "--stride 1:6"; do
-    "$replay" "$fine" $judge --pool 50 --policies echo --predict hybrid --least 0.4 --layer-us 400 \
-        --drop 4:0.33:0.66 $p ${p:+--svg $out/stride.svg} -o csv
+for predict in hybrid perfect; do
+    for p in "" "--stride 1:6"; do
+        "$replay" "$fine" $judge --pool 50 --policies echo --predict $predict --least 0.4 --layer-us 400 \
+            --drop 4:0.33:0.66 $p --svg $out/stride-$predict.svg -o csv
+    done
 done | awk 'NR == 1 || /,echo,/' >$out/stride.csv
+mv $out/stride-hybrid.svg $out/stride.svg
+rm $out/stride-perfect.svg

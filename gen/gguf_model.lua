@@ -6,7 +6,8 @@
 
 local facts = require "gen.facts"
 local families = require "gen.families"
-local gguf = require "gen.gguf"
+local gguf_parts = require "gen.gguf_parts"
+local gguf_vocab = require "gen.gguf_vocab"
 local model = require "gen.model"
 local rope = require "gen.rope"
 local schema = require "gen.schema"
@@ -64,7 +65,6 @@ local function check_agreement(kv, arch, stated, file, problems)
   end
   agree(arch .. ".vocab_size", stated.n_vocab, "rows of token_embd.weight")
   agree("tokenizer.ggml.tokens", stated.n_vocab, "rows of token_embd.weight")
-  if kv["split.count"] ~= 0 then agree("split.count", 1, "split files are not read; merge the parts first") end
 end
 
 local function shape_text(dims)
@@ -138,7 +138,7 @@ local function check_item(item, layer, m, look)
       if not same_shape(t.dims, want) then
         look.add(item.source .. "shape", name .. ": dimensions", shape_text(want), shape_text(t.dims))
       elseif not kind.fmt then
-        look.add(item.source .. kind.name, name .. ": type", "F32, F16, BF16, Q8_0 or Q4_0",
+        look.add(item.source .. kind.name, name .. ": type", types.SUPPORTED,
           ("%s (id %d)"):format(kind.name, t.kind))
       elseif item.n and kind.block > 1 then
         look.add(item.source .. kind.name, name .. ": type", "F32, F16 or BF16", kind.name)
@@ -190,12 +190,16 @@ end
 --- @param read function  n -> the first n bytes of the file
 --- @param size integer   bytes of the file
 --- @param file string    for messages
+--- @param sibling function?  of gguf_parts.parse
 --- @return table? model  (complete only when no problem was added)
-function M.describe(read, size, file, problems)
+function M.describe(read, size, file, problems, sibling)
   local before = #problems
-  local found = gguf.parse(read, size, file, problems)
+  local found = gguf_parts.parse(read, size, file, problems, sibling)
   local family = found and find_family(found.kv, file, problems)
   if not family then return nil end
+  gguf_vocab.check(found, function(field, want, got)
+    problems[#problems + 1] = schema.problem(file, field, want, got)
+  end)
   local kv, arch = found.kv, family.gguf.arch
   local function lookup(key) return kv[arch .. "." .. key] end
 

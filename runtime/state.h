@@ -89,7 +89,7 @@ static inline void ig_norm(const struct ig_engine *e, float *y, const float *x, 
     else
         ig_kern.rmsnorm(y, x, ig_vec(e, weight), IG_N_EMBD, IG_NORM_EPS);
 }
-static inline int ig_is_block(int fmt) { return fmt == IG_Q8_0 || fmt == IG_Q4_0; }
+static inline int ig_is_block(int fmt) { return fmt >= IG_Q8_0; }
 
 static inline float *ig_x(struct ig_engine *e, int row)
 {

@@ -295,7 +295,8 @@ int ig_blob_step(struct ig_blob *b, uint32_t kind, uint32_t arg, const char *a, 
                  const char *rep, size_t nb);
 /* Names of end-of-turn tokens that checkpoints forget to list. */
 int ig_blob_guess_ends(struct ig_blob *b);
-enum ig_err ig_blob_finish(struct ig_blob *b, void **blob, size_t *bytes, struct ig_why *why);
+enum ig_err ig_blob_finish(struct ig_blob *b, const char *name, void **blob, size_t *bytes,
+                           struct ig_why *why);
 void ig_blob_free(struct ig_blob *b);
 
 /* pretok_names.c: GGUF pre-tokeniser name -> steps. */

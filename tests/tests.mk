@@ -67,6 +67,7 @@ test: setup
 	@$(SUB) SAN=address,undefined ID=test/t-demo build plan-units
 	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
 	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
+	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
 	@$(SUB) test-list
 	@tests/run.sh out/tests/list
 
