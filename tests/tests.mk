@@ -22,6 +22,10 @@ GOLDENS := qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe llama-den
            deepseek-v2 deepseek-v3
 golden_of = $(firstword $(patsubst %/config.json,%,$(wildcard tests/golden/$1/config.json $(SHARED)/goldens/$1/config.json)))
 $(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call golden_of,$g) kv=f32)$(eval ENGINES += $g)))
+# Latent attention in block formats, with random weights.
+ENGINE_latent-q8_0 := tests/fixture/latent.lua quant=q8_0
+ENGINE_latent-q4_0 := tests/fixture/latent.lua quant=q4_0
+ENGINES += latent-q8_0 latent-q4_0
 # Plans of a tiny model with odd sizes, one a format: pack's units run on each.
 ODD := f32 f16 bf16 q8_0 q4_0
 $(foreach f,$(ODD),$(eval ENGINE_odd-$f := tests/fixture/odd.lua quant=$f))

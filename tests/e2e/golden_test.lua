@@ -124,10 +124,10 @@ function TestGolden:testPerplexityQ8_0() perplexity("t-tiny-q8_0", 5e-3) end
 function TestGolden:testPerplexityQ4_0() perplexity("t-tiny-q4_0") end
 
 --- The same bits whatever the threads and the prefill batch.
-local function invariant(id, src, ids, options)
+local function invariant(id, src, ids, options, path)
   local engine = L.engine(id)
   lu.skipIf(not engine, id .. " is not built")
-  local weights, first = L.pack(id, src), nil
+  local weights, first = path or L.pack(id, src), nil
   for _, threads in ipairs { 1, 2, 3 } do
     for _, batch in ipairs { 1, 7, 64 } do
       local _, bytes = dump(engine, weights, ids,
@@ -152,6 +152,18 @@ for _, name in ipairs(FAMILIES) do
     local folder = golden_folder(name)
     lu.skipIf(not folder or not L.engine("t-" .. name), "no goldens of " .. name)
     invariant("t-" .. name, folder, pseudo_ids(150, 512))
+  end
+end
+--- Latent attention and dense blocks in block formats; past 1024 positions, too.
+for _, fmt in ipairs { "q8_0", "q4_0" } do
+  TestGolden["testBitsLatent_" .. fmt] = function()
+    local id = "t-latent-" .. fmt
+    lu.skipIf(not L.engine(id), id .. " is not built")
+    local path = L.tmp() .. "/" .. id .. ".ingot"
+    local _, err, code = L.run(("%s pack --synth 1 -o %s"):format(L.engine(id), path))
+    assert(code == 0, err)
+    invariant(id, nil, pseudo_ids(150, 100), nil, path)
+    invariant(id, nil, pseudo_ids(1150, 100), nil, path)
   end
 end
 function TestGolden:testBitsBlocks() invariant("t-demo", "tests/data/tiny-mixtral.gguf", pseudo_ids(150, 4096)) end

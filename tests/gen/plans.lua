@@ -252,7 +252,7 @@ end
 function T.test_cache_seconds_by_hand()
   -- 1 layer, 4 experts, 1 used, slots for 1: h = sqrt(1/4) = 0.5.  Slot 1e9 B:
   -- CPU 0.5e9/10e9 = 0.05 s, link 0.5e9/20e9, RAM 1e9/40e9; GPU 0.5e9/100e9.
-  local m = { n_layer = 1, n_expert = 4, n_expert_used = 1 }
+  local m = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }
   local hw = { cpu_bw = 10e9, mem_bw = 40e9,
     gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, link_bw = 20e9 } }
   local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }
