@@ -57,7 +57,7 @@ struct ig_qcodes {
     uint8_t q[IG_QCOLS];
     int8_t sc[IG_QSUBS]; /* values: sc_zero is taken off */
     uint8_t mn[IG_QSUBS];
-    uint16_t d, m;       /* bits, as stored */
+    uint16_t d, m; /* bits, as stored */
 };
 
 extern const int8_t ig_iq4_book[16], ig_mxfp4_book[16];
@@ -74,9 +74,15 @@ void ig_qcodes_to_f32(const struct ig_qfmt *f, float *x, const struct ig_qcodes 
 /* A block of zero weights. */
 void ig_qcodes_zero(const struct ig_qfmt *f, struct ig_qcodes *c);
 
-static inline int ig_qvalue(const struct ig_qfmt *f, int q) { return f->book ? f->book[q] : q - f->zero; }
+static inline int ig_qvalue(const struct ig_qfmt *f, int q)
+{
+    return f->book ? f->book[q] : q - f->zero;
+}
 /* The columns one sub-scale is for. */
-static inline int ig_qsub_cols(const struct ig_qfmt *f) { return f->n_sub ? f->cols / f->n_sub : f->cols; }
+static inline int ig_qsub_cols(const struct ig_qfmt *f)
+{
+    return f->n_sub ? f->cols / f->n_sub : f->cols;
+}
 float ig_qscale(const struct ig_qfmt *f, uint16_t d);
 uint16_t ig_qscale_bits(const struct ig_qfmt *f, float d);
 

@@ -102,6 +102,7 @@ enum ig_err ig_ckpt_read(const struct ig_ckpt *c, const struct ig_tensor *t, voi
                          uint64_t off, uint64_t bytes, struct ig_why *why)
 {
     IG_ASSERT(off <= t->bytes && bytes <= t->bytes - off);
+    if (t->pair) return ig_ckpt_read_pair(c, t, dst, off, bytes, why);
     const struct ig_ckpt_file *f = &c->file[t->file];
     return ig_file_read(f->fd, f->path, dst, t->off + off, bytes, why);
 }

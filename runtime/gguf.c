@@ -25,7 +25,8 @@ enum {
     INFO_LEAST = 8 + 4 + 4 + 8, /* and of the smallest tensor info */
     ALIGNMENT_DEFAULT = 32,
 };
-#define SIZE_MOST ((uint64_t)INT64_MAX) /* of dimensions, elements and bytes: Lua's integers too */
+#define SIZE_MOST ((uint64_t)INT64_MAX) /* of dimensions, elements and bytes: Lua's integers too   \
+                                         */
 
 // clang-format off
 static const struct {
@@ -222,8 +223,8 @@ static enum ig_err sort_keys(struct ig_gguf *g, const char *path, struct ig_why 
     qsort(g->kv, g->n_kv, sizeof *g->kv, by_key);
     for (uint32_t i = 1; i < g->n_kv; i++)
         if (by_key(&g->kv[i - 1], &g->kv[i]) == 0)
-            return ig_fail(why, IG_BAD_FILE, "%s: %.*s: want one value of this key, got two",
-                           path, (int)g->kv[i].key_bytes, g->kv[i].key);
+            return ig_fail(why, IG_BAD_FILE, "%s: %.*s: want one value of this key, got two", path,
+                           (int)g->kv[i].key_bytes, g->kv[i].key);
     return IG_OK;
 }
 
@@ -272,8 +273,8 @@ static enum ig_err get_info(struct cursor *c, struct ig_ckpt *ckpt)
     if (err) return err;
     if (type >= sizeof types / sizeof *types || !types[type].name)
         return ig_fail(c->why, IG_BAD_FILE,
-                       "%s: %s: type: want " IG_GGUF_TYPES ", got unknown type %llu",
-                       path, name, (ull)type);
+                       "%s: %s: type: want " IG_GGUF_TYPES ", got unknown type %llu", path, name,
+                       (ull)type);
     t.type = types[type].name;
     t.fmt = types[type].fmt;
     if (row % types[type].weights)
@@ -455,9 +456,8 @@ static enum ig_err open_parts(struct ig_gguf *g, const char *path, struct ig_why
         err = get_split(g, path, "split.tensors.count", IG_GGUF_I32, (uint32_t)g->ckpt.n_tensor,
                         &total, why);
     if (!err && total != g->ckpt.n_tensor)
-        err = ig_fail(why, IG_BAD_FILE,
-                      "%s: split.tensors.count: want %zu (of all parts), got %u", path,
-                      g->ckpt.n_tensor, total);
+        err = ig_fail(why, IG_BAD_FILE, "%s: split.tensors.count: want %zu (of all parts), got %u",
+                      path, g->ckpt.n_tensor, total);
     return err;
 }
 

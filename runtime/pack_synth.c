@@ -56,10 +56,10 @@ static void float_masks(enum ig_fmt fmt, float deviation, uint64_t *keep, uint64
 static const struct {
     float spread, m;
 } of_fmt[IG_N_FMT] = {
-    [IG_Q8_0] = { 73.9f, 0 },    [IG_Q4_0] = { 4.61f, 0 },     [IG_Q4_K] = { 258.0f, 7.5f },
-    [IG_Q6_K] = { 1366.0f, 0 },  [IG_Q5_K] = { 527.0f, 15.5f }, [IG_MXFP4] = { 5.85f, 0 },
-    [IG_Q4_1] = { 4.61f, -7.5f }, [IG_Q5_0] = { 9.23f, 0 },    [IG_Q5_1] = { 9.23f, -15.5f },
-    [IG_IQ4_NL] = { 67.4f, 0 },  [IG_Q3_K] = { 42.4f, 0 },     [IG_Q2_K] = { 13.9f, 1.5f },
+    [IG_Q8_0] = { 73.9f, 0 },     [IG_Q4_0] = { 4.61f, 0 },      [IG_Q4_K] = { 258.0f, 7.5f },
+    [IG_Q6_K] = { 1366.0f, 0 },   [IG_Q5_K] = { 527.0f, 15.5f }, [IG_MXFP4] = { 5.85f, 0 },
+    [IG_Q4_1] = { 4.61f, -7.5f }, [IG_Q5_0] = { 9.23f, 0 },      [IG_Q5_1] = { 9.23f, -15.5f },
+    [IG_IQ4_NL] = { 67.4f, 0 },   [IG_Q3_K] = { 42.4f, 0 },      [IG_Q2_K] = { 13.9f, 1.5f },
     [IG_IQ4_XS] = { 1247.0f, 0 },
 };
 
@@ -73,7 +73,8 @@ static void put_half(unsigned char *p, float x)
 static void set_scales(enum ig_fmt fmt, unsigned char *tile, float deviation)
 {
     const struct ig_qfmt *f = ig_qfmt(fmt);
-    const int e = exponent(deviation / of_fmt[fmt].spread);
+    const float d_mean = deviation / of_fmt[fmt].spread;
+    const int e = exponent(f->d_bytes == 1 ? d_mean * 1.53f : d_mean); /* E8M0 has no mantissa */
     for (int r = 0; r < IG_PANEL_ROWS; r++) {
         if (f->d_bytes == 1) {
             tile[r] = (unsigned char)(e + 128);

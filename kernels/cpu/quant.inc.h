@@ -27,7 +27,7 @@ struct FN(block) {
 };
 
 static inline __attribute__((always_inline)) void
-FN(load)(struct FN(block) *b, const uint8_t *tile, const int8_t *sc, int j, int h)
+FN(load)(struct FN(block) * b, const uint8_t *tile, const int8_t *sc, int j, int h)
 {
     UNPACK(b->w, tile + HEAD + j * BLOCK + 4 * VL * h);
     b->d = SCALE(tile);
@@ -44,7 +44,7 @@ FN(load)(struct FN(block) *b, const uint8_t *tile, const int8_t *sc, int j, int 
     }
 }
 
-static inline __attribute__((always_inline)) V FN(step)(V acc, const struct FN(block) *b,
+static inline __attribute__((always_inline)) V FN(step)(V acc, const struct FN(block) * b,
                                                         const struct ig_xq *x)
 {
     QI s = quant_dot4(b->w, x->q, BITS), s1 = quant_dot4(b->w + 4, x->q + 16, BITS);

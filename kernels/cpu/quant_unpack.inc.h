@@ -83,7 +83,9 @@ static inline void quant_book(QI w[8], const uint8_t *p, const uint8_t *table)
 /* The books of kernels/quant.h with 128 and 12 added, which the kernels take off again. */
 static const uint8_t iq4_above[16] = { 1,   24,  45,  63,  79,  93,  106, 118,
                                        129, 141, 153, 166, 181, 197, 217, 241 };
-static const uint8_t mxfp4_above[16] = { 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0 };
+static const uint8_t mxfp4_above[16] = {
+    12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0
+};
 
 static inline void quant_unpack_q5(QI w[8], const uint8_t *p)
 {
@@ -107,7 +109,8 @@ static inline void quant_unpack_q3(QI w[8], const uint8_t *p)
 static inline V quant_e8m0(const uint8_t *p)
 {
     const QI e = QROWSU8(p);
-    return QBITS(QCHOOSE(QLESS2(e), QSHLV32(QSET32(0x00200000), e), QSHL32(QSUB(e, QSET32(1)), 23)));
+    return QBITS(
+        QCHOOSE(QLESS2(e), QSHLV32(QSET32(0x00200000), e), QSHL32(QSUB(e, QSET32(1)), 23)));
 }
 
 /* -- sub-scales: [i][row] as signed bytes at `sc`, minima from sc + 128 or + 256 on */

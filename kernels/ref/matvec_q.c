@@ -44,7 +44,8 @@ static void block_panel(enum ig_fmt fmt, float (*y)[PR], const void *panel, cons
                 ig_qcodes_from_tile(f, &codes, tile, r);
                 for (int j = 0; j < f->cols; j += QB) {
                     const int b = (c + j) / QB;
-                    part[b % IG_BLOCK_PARTS] = add_block(f, &codes, j, xt + b, part[b % IG_BLOCK_PARTS]);
+                    part[b % IG_BLOCK_PARTS] =
+                        add_block(f, &codes, j, xt + b, part[b % IG_BLOCK_PARTS]);
                 }
             }
             y[t][r] = ig_tree8(part);
@@ -53,7 +54,7 @@ static void block_panel(enum ig_fmt fmt, float (*y)[PR], const void *panel, cons
 }
 
 #define DEFINE(name, fmt)                                                                          \
-    void ig_panel_##name##_ref(float (*y)[PR], const void *panel, const void *const *x, int cols,  \
+    void ig_panel_##name##_ref(float(*y)[PR], const void *panel, const void *const *x, int cols,   \
                                int n)                                                              \
     {                                                                                              \
         block_panel(fmt, y, panel, x, cols, n);                                                    \

@@ -157,7 +157,8 @@ static void put_scales_k3(uint8_t *p, const struct ig_qcodes *c)
 static void get_scales_xs(struct ig_qcodes *c, const uint8_t *p)
 {
     for (int i = 0; i < 8; i++)
-        c->sc[i] = (int8_t)(((p[2 + i / 2] >> 4 * (i % 2) & 15) | (get16(p) >> 2 * i & 3) << 4) - 32);
+        c->sc[i] =
+            (int8_t)(((p[2 + i / 2] >> 4 * (i % 2) & 15) | (get16(p) >> 2 * i & 3) << 4) - 32);
 }
 
 static void put_scales_xs(uint8_t *p, const struct ig_qcodes *c)
@@ -192,7 +193,8 @@ static void from_k(enum ig_fmt fmt, struct ig_qcodes *c, const uint8_t *p)
     case IG_Q6_K:
         for (int h = 0; h < 2; h++) {
             get_nibbles(q + 128 * h, p + 64 * h, 64);
-            for (int j = 0; j < 4; j++) get_bits(q + 128 * h + 32 * j, p + 128 + 32 * h, 2 * j, 2, 4);
+            for (int j = 0; j < 4; j++)
+                get_bits(q + 128 * h + 32 * j, p + 128 + 32 * h, 2 * j, 2, 4);
         }
         memcpy(c->sc, p + 192, 16);
         c->d = get16(p + 208);
@@ -243,7 +245,8 @@ static void to_k(enum ig_fmt fmt, uint8_t *p, const struct ig_qcodes *c)
     case IG_Q6_K:
         for (int h = 0; h < 2; h++) {
             put_nibbles(p + 64 * h, q + 128 * h, 64);
-            for (int j = 0; j < 4; j++) put_bits(p + 128 + 32 * h, q + 128 * h + 32 * j, 4, 2, 2 * j);
+            for (int j = 0; j < 4; j++)
+                put_bits(p + 128 + 32 * h, q + 128 * h + 32 * j, 4, 2, 2 * j);
         }
         memcpy(p + 192, c->sc, 16);
         put16(p + 208, c->d);

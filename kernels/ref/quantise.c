@@ -88,7 +88,8 @@ static void quantise_mxfp4(struct ig_qcodes *c, const float *x)
     c->d = (uint16_t)e;
     const float inv = ldexpf(1.0f, 128 - e);
     for (int i = 0; i < QB; i++)
-        c->q[i] = (uint8_t)book_code(ig_mxfp4_book, isfinite(inv) ? x[i] * inv : ldexpf(x[i], 128 - e));
+        c->q[i] =
+            (uint8_t)book_code(ig_mxfp4_book, isfinite(inv) ? x[i] * inv : ldexpf(x[i], 128 - e));
 }
 
 /* -- searches */

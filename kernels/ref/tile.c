@@ -60,10 +60,9 @@ static void put_scales(const struct ig_qfmt *f, uint8_t *at, const struct ig_qco
         break;
     case IG_QSC_42:
         for (int i = 0; i < 2; i++)
-            at[i * PR] = (uint8_t)(v[i] >> 4 | v[i + 2] >> 4 << 2 | v[i + 4] >> 4 << 4 |
-                                   v[i + 6] >> 4 << 6);
-        for (int i = 0; i < 4; i++)
-            at[32 + i * PR] = (uint8_t)((v[i] & 15) | (v[i + 4] & 15) << 4);
+            at[i * PR] =
+                (uint8_t)(v[i] >> 4 | v[i + 2] >> 4 << 2 | v[i + 4] >> 4 << 4 | v[i + 6] >> 4 << 6);
+        for (int i = 0; i < 4; i++) at[32 + i * PR] = (uint8_t)((v[i] & 15) | (v[i + 4] & 15) << 4);
         break;
     default:
         break;

@@ -266,12 +266,15 @@ static void test_verdicts(void **state)
     assert_non_null(f);
     while ((name = corpus_field(f, &n)) != NULL) {
         char *words = corpus_field(f, &n), *file = corpus_field(f, &n);
-        for (size_t cut = 0; cases == 0 && cut < n; cut++) /* the first is legal: no part of it is */
-            assert_int_equal(ig_gguf_open(&g, save_n("v.gguf", (void *)file, cut), &why), IG_BAD_FILE);
+        for (size_t cut = 0; cases == 0 && cut < n;
+             cut++) /* the first is legal: no part of it is */
+            assert_int_equal(ig_gguf_open(&g, save_n("v.gguf", (void *)file, cut), &why),
+                             IG_BAD_FILE);
         const enum ig_err err = ig_gguf_open(&g, save_n("v.gguf", (void *)file, n), &why);
         if (!err) ig_gguf_close(&g);
         if (*words ? err != IG_BAD_FILE || !strstr(why.text, words) : err != IG_OK)
-            fail_msg("%s: want %s, got %s", name, *words ? words : "no complaint", err ? why.text : "none");
+            fail_msg("%s: want %s, got %s", name, *words ? words : "no complaint",
+                     err ? why.text : "none");
         free(name), free(words), free(file);
         cases++;
     }
@@ -358,15 +361,16 @@ static void test_split(void **state)
     snprintf(path, sizeof path, "%s/s-00001-of-00002.gguf", test_folder);
     assert_int_equal(ig_gguf_open(&g, path, &why), IG_OK);
     assert_int_equal(g.ckpt.n_tensor, 2);
-    assert_int_equal(
-        ig_ckpt_read(&g.ckpt, ig_ckpt_find(&g.ckpt, "b"), &no, 0, sizeof no, &why), IG_OK);
+    assert_int_equal(ig_ckpt_read(&g.ckpt, ig_ckpt_find(&g.ckpt, "b"), &no, 0, sizeof no, &why),
+                     IG_OK);
     assert_int_equal(no, 1); /* from the second file */
     ig_gguf_close(&g);
 
     save_part("one.gguf", part_file(IG_GGUF_U16, 0, 1, -1, "a"));
     want_split("one.gguf", NULL);
     save_part("x.gguf", part_file(IG_GGUF_U16, 0, 2, 2, "a"));
-    want_split("x.gguf", "x.gguf: name: want NAME-00001-of-00002.gguf (the first of 2 parts), got ");
+    want_split("x.gguf",
+               "x.gguf: name: want NAME-00001-of-00002.gguf (the first of 2 parts), got ");
     want_split("s-00002-of-00002.gguf", "split.no: want 0, got 1");
     save_part("s-00002-of-00002.gguf", part_file(IG_GGUF_U16, 0, 2, 2, "a"));
     want_split("s-00001-of-00002.gguf", "s-00002-of-00002.gguf: split.no: want 1, got 0");
@@ -504,11 +508,11 @@ static void test_tokenizer_lies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),      cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_zero),      cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_flipped),   cmocka_unit_test(test_split),
-        cmocka_unit_test(test_verdicts),
-        cmocka_unit_test(test_tokenizer), cmocka_unit_test(test_tokenizer_lies),
+        cmocka_unit_test(test_good),           cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_zero),           cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_flipped),        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_verdicts),       cmocka_unit_test(test_tokenizer),
+        cmocka_unit_test(test_tokenizer_lies),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("gguf", tests, NULL, NULL);

@@ -102,9 +102,9 @@ static void quantisers_lose_little(void **state)
 {
     (void)state;
     static const double most[IG_N_FMT] = {
-        [IG_Q8_0] = 0.006,  [IG_Q4_0] = 0.091,  [IG_Q4_K] = 0.076,  [IG_Q6_K] = 0.019,
-        [IG_Q5_K] = 0.038,  [IG_MXFP4] = 0.125, [IG_Q4_1] = 0.083,  [IG_Q5_0] = 0.045,
-        [IG_Q5_1] = 0.040,  [IG_IQ4_NL] = 0.081, [IG_Q3_K] = 0.162, [IG_Q2_K] = 0.285,
+        [IG_Q8_0] = 0.006,   [IG_Q4_0] = 0.091,   [IG_Q4_K] = 0.076, [IG_Q6_K] = 0.019,
+        [IG_Q5_K] = 0.038,   [IG_MXFP4] = 0.125,  [IG_Q4_1] = 0.083, [IG_Q5_0] = 0.045,
+        [IG_Q5_1] = 0.040,   [IG_IQ4_NL] = 0.081, [IG_Q3_K] = 0.162, [IG_Q2_K] = 0.285,
         [IG_IQ4_XS] = 0.081,
     };
     enum { N = 256 * 64 };
@@ -149,7 +149,9 @@ static void quantisers_survive_extremes(void **state)
             ig_row_from_f32((enum ig_fmt)fmt, row, x, 256);
             ig_row_to_f32((enum ig_fmt)fmt, y, row, 256);
             for (int i = 0; i < 256; i++) {
-                if (!isfinite(y[i])) fail_msg("%s: kind %d gives %g", ig_fmt_name((enum ig_fmt)fmt), kind, (double)y[i]);
+                if (!isfinite(y[i]))
+                    fail_msg("%s: kind %d gives %g", ig_fmt_name((enum ig_fmt)fmt), kind,
+                             (double)y[i]);
                 if (kind == 0) assert_true(y[i] == 0.0f);
             }
         }
