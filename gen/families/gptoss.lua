@@ -5,7 +5,8 @@ local common = require "gen.families.common"
 
 local MLP = "model.layers.%L.mlp."
 
--- Gate and up rows alternate; the float tensors are [experts, n_embd, 2 * n_ff], on their side.
+-- Gate and up rows alternate; the float tensors are [experts, n_embd, 2 * n_ff], on their side,
+-- those in MXFP4 blocks are not.
 local function turned(which)
   return function(m)
     return { group = m.n_embd, from = which, count = m.n_ff, step = 2, cols = 2 * m.n_ff, transpose = true }
@@ -60,9 +61,14 @@ return {
                     gguf = { "blk.%L.post_attention_norm.weight" } },
     ROUTER      = { hf = { MLP .. "router.weight" }, gguf = { "blk.%L.ffn_gate_inp.weight" } },
     ROUTER_BIAS = { hf = { MLP .. "router.bias" }, gguf = { "blk.%L.ffn_gate_inp.bias" } },
-    GATE = { hf = { { MLP .. "experts.gate_up_proj", slice = turned(0) } }, gguf = { "blk.%L.ffn_gate_exps.weight" } },
-    UP   = { hf = { { MLP .. "experts.gate_up_proj", slice = turned(1) } }, gguf = { "blk.%L.ffn_up_exps.weight" } },
-    DOWN = { hf = { { MLP .. "experts.down_proj", slice = down } }, gguf = { "blk.%L.ffn_down_exps.weight" } },
+    GATE = { hf = { { MLP .. "experts.gate_up_proj", slice = turned(0) },
+                    { MLP .. "experts.gate_up_proj_blocks", slice = every_other(0) } },
+             gguf = { "blk.%L.ffn_gate_exps.weight" } },
+    UP   = { hf = { { MLP .. "experts.gate_up_proj", slice = turned(1) },
+                    { MLP .. "experts.gate_up_proj_blocks", slice = every_other(1) } },
+             gguf = { "blk.%L.ffn_up_exps.weight" } },
+    DOWN = { hf = { { MLP .. "experts.down_proj", slice = down }, MLP .. "experts.down_proj_blocks" },
+             gguf = { "blk.%L.ffn_down_exps.weight" } },
     GATE_BIAS = { hf = { { MLP .. "experts.gate_up_proj_bias", slice = every_other(0) } },
                   gguf = { "blk.%L.ffn_gate_exps.bias" } },
     UP_BIAS   = { hf = { { MLP .. "experts.gate_up_proj_bias", slice = every_other(1) } },
