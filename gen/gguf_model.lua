@@ -205,12 +205,12 @@ function M.describe(read, size, file, problems, sibling)
 
   local stated, names = facts.collect(family.gguf.keys, lookup)
   for _, k in ipairs(family.gguf.keys) do names[k.field] = arch .. "." .. k.key end
+  rope.from_gguf(lookup, family.gguf.rope, stated, names, file, problems)
   if family.gguf.derive then
     family.gguf.derive(lookup, stated, function(key, want, got)
       problems[#problems + 1] = schema.problem(file, arch .. "." .. key, want, schema.show(got))
     end)
   end
-  rope.from_gguf(lookup, family.gguf.rope, stated, names, file, problems)
   if family.mixer == "IG_MIXER_GQA" then facts.default_head_dim(stated, names) end
   facts.check_only(family.gguf.only, lookup, file, problems)
   local embd = found.by_name["token_embd.weight"]

@@ -89,12 +89,12 @@ function M.describe(text, json, file, problems)
   end
   local lookup = lookup_in(config)
   local stated, names = facts.collect(family.hf.keys, lookup)
+  rope.from_hf(lookup, family.hf.rope, stated, names, file, problems)
   if family.hf.derive then
     family.hf.derive(lookup, stated, function(key, want, got)
       problems[#problems + 1] = schema.problem(file, key, want, schema.show(got))
     end)
   end
-  rope.from_hf(lookup, family.hf.rope, stated, names, file, problems)
   if family.mixer == "IG_MIXER_GQA" then facts.default_head_dim(stated, names) end
   facts.check_only(family.hf.only, lookup, file, problems)
   stated.family = family.name

@@ -91,8 +91,9 @@ function M.from_gguf(lookup, allowed, stated, names, file, problems)
   for _, name in ipairs(allowed) do
     if kind == name and (kind == "yarn" or kind == "linear") then
       names.rope = "rope.scaling"
-      local log_mul = lookup("rope.scaling.yarn_log_multiplier") -- 0.1 * mscale_all_dim
-      local mscale = log_mul and log_mul ~= 0 and log_mul * 10 or nil
+      -- 0.1 * mscale_all_dim, which had few digits before it became a float.
+      local log_mul = lookup("rope.scaling.yarn_log_multiplier")
+      local mscale = type(log_mul) == "number" and log_mul ~= 0 and tonumber(("%.6g"):format(log_mul * 10)) or nil
       stated.rope = { type = kind, factor = lookup("rope.scaling.factor"),
                       orig_ctx = lookup("rope.scaling.original_context_length"),
                       beta_fast = lookup("rope.scaling.yarn_beta_fast"),

@@ -8,8 +8,8 @@
 #include "math.h"
 
 #define STEP_CAT2(a, b) a##b
-#define STEP_CAT(a, b) STEP_CAT2(a, b)
-#define STEP(op) STEP_CAT(op##_, NAME)
+#define STEP_CAT(a, b)  STEP_CAT2(a, b)
+#define STEP(op)        STEP_CAT(op##_, NAME)
 
 static void STEP(axpy)(float *restrict y, float a, const float *restrict x, int n)
 {
@@ -118,10 +118,9 @@ static void STEP(swiglu_oai)(float *restrict h, const float *restrict gate,
     }
 }
 
-#define IG_STEP_MEMBERS \
-    .attn_sink = STEP(attn_sink), .layernorm = STEP(layernorm), .add = STEP(add), \
-    .clamp = STEP(clamp), .sigmoid = STEP(sigmoid), .dot = STEP(dot), \
-    .swiglu_oai = STEP(swiglu_oai), \
-    .axpy = STEP(axpy), .rope = STEP(rope), \
-    .store_kv = { [IG_F32] = STEP(store_f32), [IG_F16] = STEP(store_f16) }, \
+#define IG_STEP_MEMBERS                                                                            \
+    .attn_sink = STEP(attn_sink), .layernorm = STEP(layernorm), .add = STEP(add),                  \
+    .clamp = STEP(clamp), .sigmoid = STEP(sigmoid), .dot = STEP(dot),                              \
+    .swiglu_oai = STEP(swiglu_oai), .axpy = STEP(axpy), .rope = STEP(rope),                        \
+    .store_kv = { [IG_F32] = STEP(store_f32), [IG_F16] = STEP(store_f16) },                        \
     .attn_merge = STEP(attn_merge),

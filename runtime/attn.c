@@ -90,7 +90,8 @@ static int first_pos(const struct ig_engine *e, int layer, int row)
 static void fold_span(struct ig_engine *e, int layer, int row, int group, int span, float *st)
 {
     const int from = first_pos(e, layer, row), to = e->batch->pos[row] + 1;
-    const float *q = IG_BUF(e, Q, float) + (size_t)row * IG_Q_STRIDE + group * IG_GROUP * IG_HEAD_DIM;
+    const float *q =
+        IG_BUF(e, Q, float) + (size_t)row * IG_Q_STRIDE + group * IG_GROUP * IG_HEAD_DIM;
     struct ig_attn a = state_at(st);
 
     state_clear(st);
@@ -98,7 +99,8 @@ static void fold_span(struct ig_engine *e, int layer, int row, int group, int sp
         const int lo = from - blk * IG_KV_BLOCK, hi = to - blk * IG_KV_BLOCK;
         if (hi <= 0) break;
         if (lo >= IG_KV_BLOCK) continue;
-        const unsigned char *kv = ig_kv(e, layer, e->batch->seq[row], blk, group / IG_GROUPS_PER_KV);
+        const unsigned char *kv =
+            ig_kv(e, layer, e->batch->seq[row], blk, group / IG_GROUPS_PER_KV);
         ig_kern.attn[IG_KV_FMT](&a, q, kv, kv + (size_t)IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM,
                                 IG_HEAD_DIM, IG_GROUP, lo > 0 ? lo : 0,
                                 hi < IG_KV_BLOCK ? hi : IG_KV_BLOCK, IG_ATTN_SCALE);
@@ -207,9 +209,10 @@ void ig_attn_output(struct ig_worker *w, const struct ig_layer *l)
         ig_team_wait(&e->team);
     }
     for (int t = 0; t < n; t++)
-        w->ptr[t] = ig_is_block(l->o.fmt)
-                        ? (const void *)(IG_BUF(e, AOQ, struct ig_xq) + (size_t)t * (IG_O_DIM / IG_QBLOCK))
-                        : (const void *)(IG_BUF(e, AO, float) + (size_t)t * IG_O_DIM);
+        w->ptr[t] =
+            ig_is_block(l->o.fmt)
+                ? (const void *)(IG_BUF(e, AOQ, struct ig_xq) + (size_t)t * (IG_O_DIM / IG_QBLOCK))
+                : (const void *)(IG_BUF(e, AO, float) + (size_t)t * IG_O_DIM);
     ig_team_share(&e->team, w->tid, (IG_N_EMBD + 15) / 16, &lo, &hi);
     ig_panel_fn *const fn = ig_kern.panel[l->o.fmt];
     for (int p = lo; p < hi; p++) {

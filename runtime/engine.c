@@ -11,7 +11,7 @@
 
 enum { READ_BYTES = 8 << 20 }; /* blocks are read in groups of about this size */
 
-_Static_assert(IG_N_ROW * IG_QBLOCK * 4 <= 64 << 10, "hidden_block's rows fit a thread's spare");
+_Static_assert(IG_N_ROW *IG_QBLOCK * 4 <= 64 << 10, "hidden_block's rows fit a thread's spare");
 _Static_assert(IG_N_EMBD * 4 <= 64 << 10, "down_one's sums fit a thread's spare");
 _Static_assert(IG_N_EMBD % 2 == 0 && IG_HEAD_DIM % 2 == 0, "pairs of columns");
 
@@ -82,7 +82,8 @@ static void load_blocks(struct load *ld, uint32_t lo, uint32_t hi)
 static uint32_t group_end(const struct ig_wfile *f, uint32_t lo)
 {
     uint32_t hi = lo + 1;
-    while (hi < f->h.n_block && f->blocks[hi].off + f->blocks[hi].bytes - f->blocks[lo].off <= READ_BYTES)
+    while (hi < f->h.n_block &&
+           f->blocks[hi].off + f->blocks[hi].bytes - f->blocks[lo].off <= READ_BYTES)
         hi++;
     return hi;
 }
@@ -146,8 +147,7 @@ static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct 
     enum ig_err err = ig_wfile_open(&e->file, o->weights, IG_LAYOUT_HASH, why);
     if (err != IG_OK) return err;
     if (e->file.h.data.bytes != IG_DATA_BYTES)
-        return ig_fail(why, IG_MISMATCH,
-                       "weights: want %" PRIu64 " bytes of data, got %" PRIu64,
+        return ig_fail(why, IG_MISMATCH, "weights: want %" PRIu64 " bytes of data, got %" PRIu64,
                        (uint64_t)IG_DATA_BYTES, e->file.h.data.bytes);
     err = ig_arena_map(&e->mem, IG_MEM_BYTES, &huge, why);
     if (err != IG_OK) return err;

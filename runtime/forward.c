@@ -111,9 +111,13 @@ static void run(struct ig_engine *e, int tid)
         const struct ig_layer *l = &ig_layers[layer];
         norm_rows(&w, l->mixer_norm, l->mixer_norm_bias);
         switch (l->mixer) {
-        case IG_MIXER_GQA: ig_attention(&w, layer); break;
+        case IG_MIXER_GQA:
+            ig_attention(&w, layer);
+            break;
 #if IG_KV_LORA
-        case IG_MIXER_MLA: ig_latent(&w, layer); break;
+        case IG_MIXER_MLA:
+            ig_latent(&w, layer);
+            break;
 #endif
         }
         ig_team_wait(&e->team);

@@ -16,7 +16,6 @@ void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, cons
             for (int t = 0; t < n; t++)
                 ig_kern.add(w->ya[t], ig_vec(w->e, m->bias) + p * IG_PANEL_ROWS, IG_PANEL_ROWS);
         for (int t = 0; t < n; t++)
-            memcpy(y + (size_t)t * y_stride + (size_t)p * IG_PANEL_ROWS, w->ya[t],
-                   sizeof w->ya[t]);
+            memcpy(y + (size_t)t * y_stride + (size_t)p * IG_PANEL_ROWS, w->ya[t], sizeof w->ya[t]);
     }
 }

@@ -5,8 +5,8 @@
  * one KV head (attn.c); v_b turns each head's result back.
  *
  *   QA  q_a's output, normed            QH  heads' queries, [nope | rotated]
- *   KVA [latent | key to rotate]        Q   [query in the latent space | rotated query] of each head
- *   AL  attention's result, as Q        AO  what o reads
+ *   KVA [latent | key to rotate]        Q   [query in the latent space | rotated query] of each
+ * head AL  attention's result, as Q        AO  what o reads
  */
 #include "state.h"
 
@@ -23,7 +23,10 @@ enum {
 _Static_assert(IG_HEAD_DIM == IG_KV_LORA + IG_ROPE_DIM && IG_N_HEAD_KV == 1, "latent and key");
 _Static_assert(IG_KV_LORA % 16 == 0 && IG_V_DIM % 16 == 0, "heads are whole panels");
 
-static float *qa(struct ig_engine *e, int row) { return IG_BUF(e, QA, float) + (size_t)row * QA_STRIDE; }
+static float *qa(struct ig_engine *e, int row)
+{
+    return IG_BUF(e, QA, float) + (size_t)row * QA_STRIDE;
+}
 /* Int8 copies follow the floats of all rows. */
 static struct ig_xq *qa_q(struct ig_engine *e, int row)
 {
@@ -37,7 +40,10 @@ static float *q(struct ig_engine *e, int row, int head)
 {
     return IG_BUF(e, Q, float) + (size_t)row * IG_Q_STRIDE + head * IG_HEAD_DIM;
 }
-static float *kva(struct ig_engine *e, int row) { return IG_BUF(e, KVA, float) + (size_t)row * KVA_STRIDE; }
+static float *kva(struct ig_engine *e, int row)
+{
+    return IG_BUF(e, KVA, float) + (size_t)row * KVA_STRIDE;
+}
 static float *al(struct ig_engine *e, int row, int head)
 {
     return IG_BUF(e, AL, float) + (size_t)row * IG_Q_DIM + head * IG_HEAD_DIM;

@@ -57,10 +57,11 @@ static struct work work_of(struct ig_engine *e, const struct ig_layer *l, int a)
 {
     const int32_t *start = route_start(e), x = e->active[a];
     if (x == IG_DENSE)
-        return (struct work){ &l->dense_gate, &l->dense_up, &l->dense_down, e->slab[a], NULL,
-                              e->batch->n };
-    return (struct work){ &l->gate,   &l->up, &l->down,
-                          e->slab[a], route_slot(e) + start[x], start[x + 1] - start[x] };
+        return (struct work){ &l->dense_gate, &l->dense_up, &l->dense_down,
+                              e->slab[a],     NULL,         e->batch->n };
+    return (struct work){
+        &l->gate, &l->up, &l->down, e->slab[a], route_slot(e) + start[x], start[x + 1] - start[x]
+    };
 }
 static int slot_of(const struct work *k, int t) { return k->slots ? k->slots[t] : ASIDE + t; }
 

@@ -190,8 +190,14 @@ struct field {
     uint32_t n; /* 0: a matrix */
     size_t at;  /* in struct ig_layer */
 };
-#define MATRIX(role, name)    { IG_ROLE_##role, 0, offsetof(struct ig_layer, name) }
-#define VECTOR(role, name, n) { IG_ROLE_##role, n, offsetof(struct ig_layer, name) }
+#define MATRIX(role, name)                                                                         \
+    {                                                                                              \
+        IG_ROLE_##role, 0, offsetof(struct ig_layer, name)                                         \
+    }
+#define VECTOR(role, name, n)                                                                      \
+    {                                                                                              \
+        IG_ROLE_##role, n, offsetof(struct ig_layer, name)                                         \
+    }
 enum {
     FULL = (int)IG_QK_NORM == (int)IG_QK_NORM_FULL,
     Q_NORM = FULL ? IG_N_HEAD * IG_HEAD_DIM : IG_HEAD_DIM,

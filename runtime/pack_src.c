@@ -248,7 +248,8 @@ static enum ig_err read_rows(const struct ig_pack_src *s, const struct ig_pack_i
     const size_t row = ig_fmt_row_bytes((enum ig_fmt)it->t->fmt, (int)it->mat.cols);
     enum ig_err err = IG_OK;
 
-    if (!it->name->pair_period && it->name->step <= 1 && r0 / count_of(it) == (r0 + n - 1) / count_of(it))
+    if (!it->name->pair_period && it->name->step <= 1 &&
+        r0 / count_of(it) == (r0 + n - 1) / count_of(it))
         return ig_ckpt_read(&s->g.ckpt, it->t, raw, (it->row0 + source_row(it, r0)) * row, n * row,
                             why);
     for (uint32_t i = 0; i < n && !err; i++)

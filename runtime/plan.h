@@ -15,7 +15,7 @@ struct ig_mat {
     uint64_t bias;   /* the same of f32[rows], 0: none */
     uint32_t stride; /* bytes from one panel to the next */
     uint32_t rows, cols;
-    uint8_t fmt;     /* enum ig_fmt */
+    uint8_t fmt; /* enum ig_fmt */
 };
 
 /* A layer is a token mixer and a feed-forward block; each kind has its own loop in the runtime.
@@ -39,35 +39,39 @@ struct ig_layer {
     uint64_t mixer_norm, ffn_norm; /* [IG_N_EMBD] */
     uint64_t mixer_norm_bias, ffn_norm_bias;
     struct ig_mat q, k, v, o;
-    uint64_t q_norm, k_norm; /* [IG_HEAD_DIM], or [rows of q or k] */
-    uint64_t sinks;          /* [IG_N_HEAD] */
+    uint64_t q_norm, k_norm;           /* [IG_HEAD_DIM], or [rows of q or k] */
+    uint64_t sinks;                    /* [IG_N_HEAD] */
     struct ig_mat q_a, kv_a, k_b, v_b; /* latent attention */
     uint64_t q_a_norm, kv_a_norm;      /* [IG_Q_LORA], [IG_KV_LORA] */
     struct ig_mat router;
-    uint64_t route_bias;           /* [IG_N_EXPERT] added to the scores that choose */
-    struct ig_mat gate, up, down;  /* offsets inside one expert's slab; gate and up panels alternate */
+    uint64_t route_bias; /* [IG_N_EXPERT] added to the scores that choose */
+    struct ig_mat gate, up,
+        down; /* offsets inside one expert's slab; gate and up panels alternate */
     struct ig_mat dense_gate, dense_up, dense_down; /* the dense block; gate and up alternate */
-    uint64_t shared_gate;          /* [IG_N_EMBD]: sigmoid(shared_gate . x) scales the dense block */
-    uint32_t n_expert;             /* 0 in a dense layer */
-    uint64_t expert_off;           /* data offset of expert 0 */
-    uint64_t expert_stride;        /* from one expert to the next, a multiple of 4096 */
+    uint64_t shared_gate;   /* [IG_N_EMBD]: sigmoid(shared_gate . x) scales the dense block */
+    uint32_t n_expert;      /* 0 in a dense layer */
+    uint64_t expert_off;    /* data offset of expert 0 */
+    uint64_t expert_stride; /* from one expert to the next, a multiple of 4096 */
 };
 
-/* A role a checkpoint tensor can have, in the order of the data section; gen/families/ has names. */
-#define IG_ROLES(X) \
-    X(TOKEN_EMBD) X(OUTPUT_NORM) X(OUTPUT_NORM_BIAS) X(OUTPUT) X(OUTPUT_BIAS) \
-    X(ATTN_NORM) X(ATTN_NORM_BIAS) X(ATTN_Q) X(ATTN_Q_BIAS) X(ATTN_K) X(ATTN_K_BIAS) \
-    X(ATTN_V) X(ATTN_V_BIAS) X(ATTN_O) X(ATTN_O_BIAS) X(ATTN_Q_NORM) X(ATTN_K_NORM) X(ATTN_SINKS) \
-    X(ATTN_Q_A) X(ATTN_Q_A_NORM) X(ATTN_Q_B) X(ATTN_KV_A) X(ATTN_KV_A_NORM) X(ATTN_K_B) X(ATTN_V_B) \
-    X(FFN_NORM) X(FFN_NORM_BIAS) X(DENSE_GATE) X(DENSE_UP) X(DENSE_DOWN) \
-    X(ROUTER) X(ROUTER_BIAS) X(ROUTE_BIAS) X(SHARED_SCALE) X(SHARED_GATE) X(SHARED_UP) X(SHARED_DOWN) \
-    X(GATE) X(GATE_BIAS) X(UP) X(UP_BIAS) X(DOWN) X(DOWN_BIAS)
+/* A role a checkpoint tensor can have, in the order of the data section; gen/families/ has names.
+ */
+#define IG_ROLES(X)                                                                                \
+    X(TOKEN_EMBD)                                                                                  \
+    X(OUTPUT_NORM) X(OUTPUT_NORM_BIAS) X(OUTPUT) X(OUTPUT_BIAS) X(ATTN_NORM) X(ATTN_NORM_BIAS)     \
+        X(ATTN_Q) X(ATTN_Q_BIAS) X(ATTN_K) X(ATTN_K_BIAS) X(ATTN_V) X(ATTN_V_BIAS) X(ATTN_O)       \
+            X(ATTN_O_BIAS) X(ATTN_Q_NORM) X(ATTN_K_NORM) X(ATTN_SINKS) X(ATTN_Q_A)                 \
+                X(ATTN_Q_A_NORM) X(ATTN_Q_B) X(ATTN_KV_A) X(ATTN_KV_A_NORM) X(ATTN_K_B)            \
+                    X(ATTN_V_B) X(FFN_NORM) X(FFN_NORM_BIAS) X(DENSE_GATE) X(DENSE_UP)             \
+                        X(DENSE_DOWN) X(ROUTER) X(ROUTER_BIAS) X(ROUTE_BIAS) X(SHARED_SCALE)       \
+                            X(SHARED_GATE) X(SHARED_UP) X(SHARED_DOWN) X(GATE) X(GATE_BIAS) X(UP)  \
+                                X(UP_BIAS) X(DOWN) X(DOWN_BIAS)
 
 enum ig_role {
 #define X(name) IG_ROLE_##name,
     IG_ROLES(X)
 #undef X
-    IG_N_ROLE
+        IG_N_ROLE
 };
 
 /* One name of a role in checkpoints, and which part of that tensor the role is.  %L is
@@ -79,7 +83,8 @@ enum ig_role {
  * `cols`; the group's first rows are the matrix's columns.
  *
  * pair_period not 0: rows of each period from pair_from on are stored for interleaved
- * rotation, 2i beside 2i + 1; the matrix has i and i + half.  A vector is a matrix of one column. */
+ * rotation, 2i beside 2i + 1; the matrix has i and i + half.  A vector is a matrix of one column.
+ */
 struct ig_name {
     const char *name;
     uint32_t group, from, count, step, cols;

@@ -105,11 +105,15 @@ void ig_choose(struct ig_engine *e, const struct ig_layer *l, int row)
     float *weight = ig_topk_w(e, row);
 
     switch (IG_ROUTER) {
-    case IG_ROUTER_SOFTMAX: by_softmax(logit, id, weight); break;
+    case IG_ROUTER_SOFTMAX:
+        by_softmax(logit, id, weight);
+        break;
     case IG_ROUTER_SIGMOID:
         by_sigmoid(logit, l->route_bias ? ig_vec(e, l->route_bias) : NULL, id, weight);
         break;
-    case IG_ROUTER_SPARSEMIXER: by_sparsemixer(logit, id, weight); break;
+    case IG_ROUTER_SPARSEMIXER:
+        by_sparsemixer(logit, id, weight);
+        break;
     }
     for (int i = 0; i < IG_N_EXPERT_USED && IG_ROUTE_SCALE != 1.0f; i++)
         weight[i] *= IG_ROUTE_SCALE;

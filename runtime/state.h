@@ -17,14 +17,14 @@
 enum {
     IG_Q_DIM = IG_N_HEAD * IG_HEAD_DIM,
     IG_KV_DIM = IG_N_HEAD_KV * IG_HEAD_DIM,
-    IG_O_DIM = IG_N_HEAD * IG_V_DIM,           /* attention's result, the input of o */
-    IG_N_GROUP = IG_N_HEAD / IG_GROUP,         /* items of attention a row */
+    IG_O_DIM = IG_N_HEAD * IG_V_DIM,   /* attention's result, the input of o */
+    IG_N_GROUP = IG_N_HEAD / IG_GROUP, /* items of attention a row */
     IG_GROUPS_PER_KV = IG_N_GROUP / IG_N_HEAD_KV,
     IG_FF_PAD = (IG_N_FF + 31) / 32 * 32,
     IG_ASIDE_PAD = (IG_N_FF_ASIDE + 31) / 32 * 32,
-    IG_DENSE = IG_N_EXPERT,                    /* stands for the dense block among experts */
+    IG_DENSE = IG_N_EXPERT, /* stands for the dense block among experts */
     IG_N_SLOT = IG_N_ROW * (IG_N_EXPERT_USED + (IG_N_FF_ASIDE > 0)), /* rows of expert work */
-    IG_Q_STRIDE = (IG_Q_DIM + 15) / 16 * 16,   /* floats from one row to the next */
+    IG_Q_STRIDE = (IG_Q_DIM + 15) / 16 * 16, /* floats from one row to the next */
     IG_KV_STRIDE = (IG_KV_DIM + 15) / 16 * 16,
     IG_RL_STRIDE = (IG_N_EXPERT + 15) / 16 * 16,
     IG_LOGIT_STRIDE = (IG_N_VOCAB + 15) / 16 * 16,
@@ -46,8 +46,8 @@ struct ig_engine {
     const struct ig_batch *batch;
     int n_want;
     int32_t want_row[IG_N_LOGIT_ROW];
-    int n_active;                              /* experts that some row of the batch chose */
-    int32_t active[IG_N_EXPERT + 1];           /* their ids, then perhaps IG_DENSE */
+    int n_active;                               /* experts that some row of the batch chose */
+    int32_t active[IG_N_EXPERT + 1];            /* their ids, then perhaps IG_DENSE */
     const unsigned char *slab[IG_N_EXPERT + 1]; /* of active experts: where their weights are now */
 
     uint32_t kv_table[IG_N_SEQ][IG_N_KV_BLOCK / IG_N_SEQ]; /* position / 64 -> KV block */
@@ -57,11 +57,11 @@ struct ig_engine {
 struct ig_worker {
     struct ig_engine *e;
     int tid;
-    const void **ptr;   /* [IG_N_SLOT] activation rows of one kernel call */
+    const void **ptr;           /* [IG_N_SLOT] activation rows of one kernel call */
     float (*ya)[IG_PANEL_ROWS]; /* [IG_N_SLOT] results of one kernel call */
     float (*yb)[IG_PANEL_ROWS]; /* the same */
-    float *attn;        /* 2 x [IG_GROUP][IG_HEAD_DIM + 2] */
-    float *spare;       /* 64 KiB */
+    float *attn;                /* 2 x [IG_GROUP][IG_HEAD_DIM + 2] */
+    float *spare;               /* 64 KiB */
 };
 
 #define IG_BUF(e, NAME, type) ((type *)(void *)((e)->mem + IG_MEM_##NAME##_OFF))
@@ -112,7 +112,8 @@ static inline const void *ig_act(struct ig_engine *e, int row, int fmt)
 static inline unsigned char *ig_kv(struct ig_engine *e, int layer, int seq, int blk, int head)
 {
     const size_t block = ((size_t)layer * IG_N_KV_BLOCK + e->kv_table[seq][blk]) * IG_N_HEAD_KV;
-    return e->mem + IG_MEM_KV_OFF + (block + (size_t)head) * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
+    return e->mem + IG_MEM_KV_OFF +
+           (block + (size_t)head) * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
 }
 static inline int32_t *ig_topk_id(struct ig_engine *e, int row)
 {

@@ -22,6 +22,13 @@ GOLDENS := qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe llama-den
            deepseek-v2 deepseek-v3
 golden_of = $(firstword $(patsubst %/config.json,%,$(wildcard tests/golden/$1/config.json $(SHARED)/goldens/$1/config.json)))
 $(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call golden_of,$g) kv=f32)$(eval ENGINES += $g)))
+# The same checkpoints as GGUF.
+GGUFS := llama-dense qwen3-moe olmoe qwen2-moe granitemoe glm4-moe dbrx gpt-oss deepseek-v2 deepseek-v3
+$(foreach g,$(GGUFS),$(if $(call golden_of,$g),$(eval ENGINE_$g-gguf := $(T)/gguf/$g.gguf kv=f32)$(eval ENGINES += $g-gguf)))
+$(GGUFS:%=engine-%-gguf): engine-%-gguf: $(T)/gguf/%.gguf
+$(T)/gguf/%.gguf: tests/e2e/make_gguf.lua
+	@mkdir -p $(@D)
+	@$(LUA) $< $(call golden_of,$*) $@
 # Latent attention in block formats, with random weights.
 ENGINE_latent-q8_0 := tests/fixture/latent.lua quant=q8_0
 ENGINE_latent-q4_0 := tests/fixture/latent.lua quant=q4_0

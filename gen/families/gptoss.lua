@@ -54,6 +54,10 @@ return {
     },
     only = common.gguf_only(),
     rope = { "yarn" },
+    -- The model's ramp starts and ends between pairs; files cannot say so.
+    derive = function(_, stated)
+      if stated.rope then stated.rope.truncate = false end
+    end,
   },
   sources = common.sources {
     ATTN_SINKS  = { hf = { "model.layers.%L.self_attn.sinks" }, gguf = { "blk.%L.attn_sinks.weight" } },

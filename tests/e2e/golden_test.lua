@@ -190,6 +190,21 @@ function TestGolden:testGgufEqualsSafetensors()
   end
 end
 
+for _, name in ipairs {
+  "llama-dense", "qwen3-moe", "olmoe", "qwen2-moe", "granitemoe", "glm4-moe", "dbrx", "gpt-oss", "deepseek-v2",
+  "deepseek-v3",
+} do
+  TestGolden["testGgufEqualsSafetensors_" .. name:gsub("%-", "_")] = function()
+    local folder, file = golden_folder(name), "out/tests/gguf/" .. name .. ".gguf"
+    local a, b = L.engine("t-" .. name), L.engine("t-" .. name .. "-gguf")
+    lu.skipIf(not (a and b and folder and L.exists(file)), "no engines of " .. name)
+    local ids = pseudo_ids(40, 512)
+    local _, x = dump(a, L.pack("t-" .. name, folder), ids, "--greedy 16")
+    local _, y = dump(b, L.pack("t-" .. name .. "-gguf", file), ids, "--greedy 16")
+    lu.assertTrue(x == y, file)
+  end
+end
+
 local code = lu.LuaUnit.run()
 L.cleanup()
 os.exit(code)
