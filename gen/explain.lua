@@ -6,8 +6,8 @@ local num = require "gen.num"
 local M = {}
 
 local CLASSES = {
-  { "experts",    { "gate", "up", "down" } },
-  { "attention",  { "q", "k", "v", "o" } },
+  { "experts",    { "gate", "up", "down", "dense_gate", "dense_up", "dense_down" } },
+  { "attention",  { "q", "k", "v", "o", "q_a", "kv_a", "k_b", "v_b" } },
   { "router",     { "router" } },
   { "embedding",  { "token_embd" } },
   { "output",     { "output" } },
@@ -47,7 +47,7 @@ local function describe_weights(plan, add)
   end
   add("weights    %s", table.concat(parts, ", "))
   add("           %s resident + %s of experts (%s each)", num.human(layout.resident_bytes),
-    num.human(layout.data_bytes - layout.resident_bytes), num.human(layout.layers[1].expert_stride))
+    num.human(layout.data_bytes - layout.resident_bytes), num.human(layout.layers[#layout.layers].expert_stride))
   add("sizes      %d positions of %s KV, batches of %d rows (%d with logits), %d threads", plan.size.ctx,
     plan.size.kv, plan.size.batch, plan.size.logit_rows, plan.size.threads)
   for _, note in ipairs(plan.notes) do add("note       %s", note) end

@@ -3,9 +3,9 @@
 -- An option wins over what the source says.  A GGUF may differ from layer to
 -- layer; everything else states one format a class.
 
-local model = require "gen.model"
 local quant = require "gen.quant"
 local schema = require "gen.schema"
+local shape = require "gen.shape"
 
 local M = {}
 
@@ -48,12 +48,12 @@ function M.resolve(m, opts, file, problems)
 
   local types = m.types or { layers = {} }
   local formats = { layers = {} }
-  for _, mat in ipairs(model.outer_matrices(m)) do
+  for _, mat in ipairs(shape.outer_matrices(m)) do
     formats[mat.role] = pick(mat, types[mat.role])
   end
   for i = 1, m.n_layer do
     formats.layers[i] = {}
-    for _, mat in ipairs(model.layer_matrices(m)) do
+    for _, mat in ipairs(shape.layer_matrices(m, i)) do
       formats.layers[i][mat.role] = pick(mat, types.layers[i] and types.layers[i][mat.role])
     end
   end
@@ -74,7 +74,7 @@ function M.used(formats, roles)
   for _, layer in ipairs(formats.layers) do
     for _, role in ipairs(roles) do
       local fmt = layer[role] or formats[role]
-      if not seen[fmt] then
+      if fmt and not seen[fmt] then
         seen[fmt], list[#list + 1] = true, fmt
       end
     end
@@ -86,7 +86,7 @@ end
 function M.any(formats, roles, block)
   for _, layer in ipairs(formats.layers) do
     for _, role in ipairs(roles) do
-      if quant.is_block(layer[role]) == block then return true end
+      if layer[role] and quant.is_block(layer[role]) == block then return true end
     end
   end
   return false

@@ -3,6 +3,7 @@
 local facts = require "gen.facts"
 local families = require "gen.families"
 local model = require "gen.model"
+local rope = require "gen.rope"
 local schema = require "gen.schema"
 
 local M = {}
@@ -19,13 +20,13 @@ local function decode(text, json)
   return config
 end
 
--- "a.b" is key b of the object at key a.
+-- "a.b" is key b of the object at key a; "a.1" the first of the list at key a.
 local function lookup_in(config)
   return function(path)
     local at = config
     for key in path:gmatch("[^.]+") do
       if type(at) ~= "table" then return nil end
-      at = at[key]
+      at = at[tonumber(key) or key]
     end
     return at
   end
@@ -88,7 +89,13 @@ function M.describe(text, json, file, problems)
   end
   local lookup = lookup_in(config)
   local stated, names = facts.collect(family.hf.keys, lookup)
-  facts.default_head_dim(stated, names)
+  rope.from_hf(lookup, family.hf.rope, stated, names, file, problems)
+  if family.hf.derive then
+    family.hf.derive(lookup, stated, function(key, want, got)
+      problems[#problems + 1] = schema.problem(file, key, want, schema.show(got))
+    end)
+  end
+  if family.mixer == "IG_MIXER_GQA" then facts.default_head_dim(stated, names) end
   facts.check_only(family.hf.only, lookup, file, problems)
   stated.family = family.name
   stated.weights = weights_of(config, file, problems)

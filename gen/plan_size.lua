@@ -4,11 +4,11 @@
 -- to fit the machine, and the plan's notes say so.
 
 local formats_of = require "gen.formats"
-local model = require "gen.model"
 local num = require "gen.num"
 local plan_layout = require "gen.plan_layout"
 local plan_mem = require "gen.plan_mem"
 local quant = require "gen.quant"
+local shape = require "gen.shape"
 
 local M = {}
 
@@ -18,11 +18,13 @@ M.CTX_STEP = 64     -- one KV block
 M.BATCH = 256       -- enough rows that prefill is bound by arithmetic
 M.LOGIT_ROWS = 32
 
+M.MLP = { "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }
+
 --- The sizes before RAM is looked at.
 function M.wanted(m, hw, formats, opts)
   local ctx = opts.ctx or math.min(m.n_ctx_train, M.CTX)
   local batch = opts.batch or math.min(M.BATCH, ctx)
-  local expert_f32 = formats_of.used(formats, { "gate", "up", "down" }) == "f32"
+  local expert_f32 = formats_of.used(formats, M.MLP) == "f32"
   return {
     ctx = ctx,
     batch = batch,
@@ -55,8 +57,10 @@ local function way_out(m, rest, limit)
   local fits = {}
   for _, fmt in ipairs(quant.names) do
     local whole = true
-    for _, mat in ipairs(model.layer_matrices(m)) do
-      whole = whole and (mat.class == "router" or quant.fits(fmt, mat.cols))
+    for layer = 1, m.n_layer do
+      for _, mat in ipairs(shape.layer_matrices(m, layer)) do
+        whole = whole and (mat.class == "router" or quant.fits(fmt, mat.cols))
+      end
     end
     local need = whole and data_bytes_as(m, fmt) + rest
     if need and need <= limit then fits[#fits + 1] = { need = need, fmt = fmt } end

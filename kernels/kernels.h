@@ -108,6 +108,23 @@ struct ig_kernels {
     /* a = a merged with b (later positions): m' = max, ca = ig_expf(a.m - m'), cb likewise;
      * l = fmaf(b.l, cb, a.l * ca), o the same, elementwise */
     void (*attn_merge)(struct ig_attn *a, const struct ig_attn *b, int hd, int g);
+    /* One more score without a value for each head: m' = max(m, sink), c = ig_expf(m - m');
+     * l = fmaf(l, c, ig_expf(sink - m')), o = o * c */
+    void (*attn_sink)(struct ig_attn *a, const float *sink, int hd, int g);
+    /* y = (x - mean) * (1 / sqrt(var + eps)) * w + b, left to right, the last two one fmaf; b may be
+     * NULL; mean = sum(x) / n, var = sum((x - mean)^2) / n, sums by rule 4 */
+    void (*layernorm)(float *y, const float *x, const float *w, const float *b, int n, float eps);
+    /* y = y + x */
+    void (*add)(float *y, const float *x, int n);
+    /* x into [-limit, limit] */
+    void (*clamp)(float *x, float limit, int n);
+    /* x = 1 / (1 + ig_expf(-x)) */
+    void (*sigmoid)(float *x, int n);
+    /* sum of x * y by rule 4 */
+    float (*dot)(const float *x, const float *y, int n);
+    /* g = min(gate, limit), u = up into [-limit, limit];
+     * h = (u + 1) * (g / (1 + ig_expf(-1.702 * g))) */
+    void (*swiglu_oai)(float *h, const float *gate, const float *up, float limit, int n);
 };
 
 extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512;

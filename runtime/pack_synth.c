@@ -86,6 +86,20 @@ static void set_scales(enum ig_fmt fmt, unsigned char *tile, float deviation)
     }
 }
 
+float ig_pack_synth_value(enum ig_role role)
+{
+    switch (role) {
+    case IG_ROLE_ATTN_NORM:
+    case IG_ROLE_FFN_NORM:
+    case IG_ROLE_OUTPUT_NORM:
+    case IG_ROLE_ATTN_Q_NORM:
+    case IG_ROLE_ATTN_K_NORM:
+    case IG_ROLE_ATTN_Q_A_NORM:
+    case IG_ROLE_ATTN_KV_A_NORM: return 1.0f;
+    default: return 0.0f;
+    }
+}
+
 void ig_pack_synth_panel(uint64_t seed, const struct ig_pack_item *it, uint32_t p, void *dst)
 {
     const enum ig_fmt fmt = (enum ig_fmt)it->mat.fmt;

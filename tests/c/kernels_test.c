@@ -366,6 +366,66 @@ static void vectors_equal_ref(void **state)
     }
 }
 
+/* The kernels of step.inc.h are one text, but each compiler target may vectorise it in its own way. */
+static void steps_equal_ref(void **state)
+{
+    const struct ig_kernels *k = variant(state), *const both[] = { &ig_kernels_ref, k };
+    static const int sizes[] = { 1, 3, 8, 15, 16, 17, 60, 64, 129, 2048 };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int kind = 0; kind < N_KIND; kind++) {
+            const int n = sizes[i];
+            const size_t bytes = (size_t)n * 4;
+            struct guard x = guard_alloc(bytes), w = guard_alloc(bytes), b = guard_alloc(bytes);
+            struct guard y[2][6];
+            float dot[2];
+            data_floats(x.p, n, (enum data_kind)kind);
+            data_floats(w.p, n, PLAIN);
+            data_floats(b.p, n, PLAIN);
+            for (int v = 0; v < 2; v++) {
+                for (int j = 0; j < 6; j++) {
+                    y[v][j] = guard_alloc(bytes);
+                    memcpy(y[v][j].p, x.p, bytes);
+                }
+                both[v]->layernorm(y[v][0].p, x.p, w.p, b.p, n, 1e-5f);
+                both[v]->layernorm(y[v][1].p, x.p, w.p, NULL, n, 1e-5f);
+                both[v]->add(y[v][2].p, w.p, n);
+                both[v]->clamp(y[v][3].p, 0.5f, n);
+                both[v]->sigmoid(y[v][4].p, n);
+                both[v]->swiglu_oai(y[v][5].p, x.p, w.p, 0.75f, n);
+                dot[v] = both[v]->dot(x.p, w.p, n);
+            }
+            assert_memory_equal(&dot[0], &dot[1], sizeof dot[0]);
+            for (int j = 0; j < 6; j++) {
+                assert_memory_equal(y[0][j].p, y[1][j].p, bytes);
+                guard_free(y[0][j]);
+                guard_free(y[1][j]);
+            }
+            guard_free(x);
+            guard_free(w);
+            guard_free(b);
+        }
+    }
+}
+
+/* A sink is a position whose value is zero. */
+static void sink_is_a_score_without_value(void **state)
+{
+    (void)state;
+    enum { HD = 8 };
+    float o[HD], m = 1.5f, l = 3.0f;
+    for (int d = 0; d < HD; d++) o[d] = (float)d - 2.5f;
+    for (int high = 0; high < 2; high++) {
+        float got[HD], gm = m, gl = l;
+        const float sink = high ? 4.0f : -1.0f;
+        memcpy(got, o, sizeof o);
+        struct ig_attn a = { &gm, &gl, got };
+        ig_kernels_ref.attn_sink(&a, &sink, HD, 1);
+        for (int d = 0; d < HD; d++)
+            assert_true(fabs((double)(got[d] / gl) -
+                             (double)o[d] / (3.0 + exp((double)sink - 1.5))) < 1e-6);
+    }
+}
+
 static void quantize_equals_ref(void **state)
 {
     const struct ig_kernels *k = variant(state);
@@ -488,11 +548,13 @@ int main(void)
         cmocka_unit_test(quantize_is_near_exact),
         cmocka_unit_test(panels_are_near_exact),
         cmocka_unit_test(attention_is_near_exact),
+        cmocka_unit_test(sink_is_a_score_without_value),
         BOTH(panels_equal_ref),
         BOTH(panels_equal_ref_on_adversarial_data),
         BOTH(attention_equals_ref),
         BOTH(attention_equals_ref_when_it_vanishes),
         BOTH(vectors_equal_ref),
+        BOTH(steps_equal_ref),
         BOTH(quantize_equals_ref),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

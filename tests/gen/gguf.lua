@@ -248,7 +248,8 @@ end
 
 function T.test_model_facts()
   local function with(key, kind, value) return why(set(mixtral(), key, kind, value)) end
-  eq(with("general.architecture", 8, str("gpt2")), 'm.gguf: general.architecture: want llama, got "gpt2"')
+  lu.assertStrMatches(with("general.architecture", 8, str("gpt2")),
+    'm.gguf: general.architecture: want llama or .*, got "gpt2"')
   eq(with("llama.expert_count", 4, u32(0)), "m.gguf: llama.expert_count: want an integer from 1 to 1024, got 0")
   eq(with("llama.expert_used_count", 4, u32(4)),
     "m.gguf: llama.expert_used_count: want at most n_expert (3), got 4")

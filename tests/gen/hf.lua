@@ -61,9 +61,12 @@ function T.test_not_json()
 end
 
 function T.test_family()
-  eq(problem { model_type = "gpt2" }, 'm/config.json: model_type: want mixtral, got "gpt2"')
-  eq(problem { model_type = DROP }, "m/config.json: model_type: want mixtral, got nothing")
-  eq(problem { model_type = { 1 } }, "m/config.json: model_type: want mixtral, got a table")
+  local function got(value)
+    return problem({ model_type = value }):match("^m/config.json: model_type: want (mixtral or .*)")
+  end
+  lu.assertStrMatches(got("gpt2"), '.*, got "gpt2"')
+  lu.assertStrMatches(got(DROP), ".*, got nothing")
+  lu.assertStrMatches(got({ 1 }), ".*, got a table")
 end
 
 function T.test_all_problems_at_once()
@@ -71,9 +74,9 @@ function T.test_all_problems_at_once()
     rms_norm_eps = json.null, hidden_act = "gelu", rope_scaling = { type = "yarn" }, attention_bias = true,
     torch_dtype = "float8", head_dim = 16, tie_word_embeddings = "no" },
     table.concat({
+      'm/config.json: rope_scaling.type: want "default" (all that this engine computes), got "yarn"',
       'm/config.json: hidden_act: want "silu" (all that this engine computes), got "gelu"',
       "m/config.json: attention_bias: want false (all that this engine computes), got true",
-      "m/config.json: rope_scaling: want nothing (all that this engine computes), got a table",
       'm/config.json: torch_dtype: want float32, float16 or bfloat16, got "float8"',
       'm/config.json: hidden_size: want an integer from 16 to 65536, got "64"',
       "m/config.json: num_local_experts: want an integer from 1 to 1024, got nothing",

@@ -6,15 +6,21 @@ local quant = require "gen.quant"
 
 local T = {}
 
--- Pairs that no RAM of the profile can hold.
-local REFUSED = {
-  ["mixtral on box-8gb"] = true,
-  ["mixtral on TEMPLATE"] = true,
-  ["mixtral-8x22b on avx2-desktop"] = true,
-  ["mixtral-8x22b on box-8gb"] = true,
-  ["mixtral-8x22b on TEMPLATE"] = true,
-  ["qwen3-30b-a3b-8l on TEMPLATE"] = true,
+-- Models that no RAM of the profile can hold.
+local TOO_LARGE = {
+  ["4090"] = "deepseek-v3 qwen3-235b-a22b",
+  ["TEMPLATE"] = "dbrx deepseek-v2-lite deepseek-v3 glm-4.5-air gpt-oss-120b gpt-oss-20b mixtral-8x22b mixtral "
+    .. "olmoe-7b phi-3.5-moe qwen1.5-moe-a2.7b qwen2-57b-a14b qwen3-235b-a22b qwen3-30b-a3b-8l qwen3-30b-a3b",
+  ["avx2-desktop"] = "dbrx deepseek-v3 gpt-oss-120b mixtral-8x22b qwen3-235b-a22b",
+  ["avx512-server"] = "deepseek-v3",
+  ["box-8gb"] = "dbrx deepseek-v2-lite deepseek-v3 glm-4.5-air gpt-oss-120b gpt-oss-20b mixtral-8x22b mixtral "
+    .. "phi-3.5-moe qwen1.5-moe-a2.7b qwen2-57b-a14b qwen3-235b-a22b qwen3-30b-a3b",
 }
+
+local REFUSED = {}
+for hw, models in pairs(TOO_LARGE) do
+  for model in models:gmatch("%S+") do REFUSED[model .. " on " .. hw] = true end
+end
 
 local function names(folder)
   local list = {}

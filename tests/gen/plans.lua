@@ -3,6 +3,7 @@
 local lu = require "luaunit"
 local lib = require "lib"
 local formats_of = require "gen.formats"
+local model = require "gen.model"
 local plan_cache = require "gen.plan_cache"
 local plan_kernels = require "gen.plan_kernels"
 local plan_layout = require "gen.plan_layout"
@@ -15,12 +16,12 @@ local T = {}
 
 -- A model small enough for a pencil: E 64, 4 heads over 2 of 16, FF 96, 5 experts.
 local function small(weights)
-  return {
+  return model.check({
     family = "mixtral", n_layer = 2, n_embd = 64, n_head = 4, n_head_kv = 2, head_dim = 16, n_ff = 96,
     n_expert = 5, n_expert_used = 2, n_vocab = 40, n_ctx_train = 256, norm_eps = 1e-5, rope_theta = 1e4,
     window = 0, tied = false,
     weights = { expert = weights, attn = weights, embed = weights, output = weights, router = "f32" },
-  }
+  }, "x.lua", {})
 end
 
 local function resolved(m, opts)
@@ -43,8 +44,8 @@ function T.test_layout_resident()
   eq(first.ffn_norm, 12544 + 12 * 4096)
   eq(first.router.off, 12800 + 12 * 4096)
   eq(l.layers[2].mixer_norm, 12800 + 13 * 4096)   -- router: 5 rows, 1 panel
-  eq(l.output_norm_off, 12288 + 2 * (512 + 13 * 4096))
-  eq(l.output.off, l.output_norm_off + 256)
+  eq(l.output_norm, 12288 + 2 * (512 + 13 * 4096))
+  eq(l.output.off, l.output_norm + 256)
   eq(l.resident_bytes, 135168)          -- 132352 up to a page
 end
 
@@ -116,7 +117,7 @@ function T.test_memory_float()
     Q = 10 * 64 * 4, K = 10 * 32 * 4, V = 10 * 32 * 4,
     AO = 10 * 64 * 4, AOQ = 0,
     PART = 4 * 4 * 2 * 18 * 4,
-    RL = 10 * 16 * 4, TOPK = 10 * 2 * 8, ROUTE = 10 * 2 * 4 + 6 * 4,
+    RL = 10 * 16 * 4, TOPK = 10 * 2 * 8, ROUTE = 10 * 2 * 4 + 6 * 4, GATE = 0,
     H = 10 * 2 * 96 * 4, HQ = 0,
     LN = 3 * 64 * 4, LNQ = 0,
     LOGITS = 3 * 48 * 4, SAMPLE = 40 * 8,
@@ -251,7 +252,7 @@ end
 function T.test_cache_seconds_by_hand()
   -- 1 layer, 4 experts, 1 used, slots for 1: h = sqrt(1/4) = 0.5.  Slot 1e9 B:
   -- CPU 0.5e9/10e9 = 0.05 s, link 0.5e9/20e9, RAM 1e9/40e9; GPU 0.5e9/100e9.
-  local m = { n_layer = 1, n_expert = 4, n_expert_used = 1 }
+  local m = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }
   local hw = { cpu_bw = 10e9, mem_bw = 40e9,
     gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, link_bw = 20e9 } }
   local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }
