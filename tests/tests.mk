@@ -18,7 +18,7 @@ ENGINE_mixtral-bf16-gguf := tests/data/mixtral-bf16.gguf kv=f32
 ENGINE_demo              := tests/data/tiny-mixtral.gguf
 ENGINES := mixtral mixtral-swa mixtral-bf16 mixtral-gguf mixtral-bf16-gguf demo
 # Plans of a tiny model with odd sizes, one a format: pack's units run on each.
-ODD := f32 f16 bf16 q8_0 q4_0
+ODD := f32 f16 bf16 q8_0 q4_0 q4_k q5_1 mxfp4
 $(foreach f,$(ODD),$(eval ENGINE_odd-$f := tests/fixture/odd.lua quant=$f))
 ifneq ($(wildcard $(SHARED)/models/tiny-mixtral/config.json),)
 ENGINE_tiny-f32  := $(SHARED)/models/tiny-mixtral quant=f32
