@@ -11,10 +11,6 @@
 
 enum { READ_BYTES = 8 << 20 }; /* blocks are read in groups of about this size */
 
-_Static_assert(IG_N_ROW *IG_QBLOCK * 4 <= 64 << 10, "hidden_block's rows fit a thread's spare");
-_Static_assert(IG_N_EMBD * 4 <= 64 << 10, "down_one's sums fit a thread's spare");
-_Static_assert(IG_N_EMBD % 2 == 0 && IG_HEAD_DIM % 2 == 0, "pairs of columns");
-
 static struct ig_engine engine;
 
 static void downgrade(struct ig_engine *e, const char *fmt, ...)
@@ -185,6 +181,10 @@ void ig_engine_close(struct ig_engine *e)
 void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap)
 {
     e->tap = tap ? *tap : (struct ig_tap){ 0 };
+}
+struct ig_candidate *ig_sample_work(struct ig_engine *e)
+{
+    return IG_BUF(e, SAMPLE, struct ig_candidate);
 }
 int ig_threads(const struct ig_engine *e) { return e->team.n; }
 int ig_n_ctx(const struct ig_engine *e) { return e->n_ctx; }
