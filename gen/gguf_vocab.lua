@@ -10,7 +10,7 @@ local M = {}
 local KEY = "tokenizer.ggml."
 local IDS = { "bos", "eos", "eot", "unknown", "padding" }
 local NONE = 0xffffffff   -- writers' word for "no such token"
-local BYTE = 6            -- the token type of one byte, spelled <0x0A>
+local BYTE = 6            -- the last token type: one byte, spelled <0x0A>
 
 local function check_ids(found, n, complain)
   for _, id in ipairs(IDS) do
@@ -39,12 +39,16 @@ local function column(found, name, element, n, complain)
 end
 
 -- Vocabularies have 150,000 tokens: one pass, no calls but unpack.
-local function check_bytes(found, tokens, kinds, complain)
+local function check_types(found, tokens, kinds, complain)
   local unpack, text, at, kind_at = string.unpack, found.text, tokens.at, kinds.at
   for i = 1, tokens.n do
     local bytes, from = unpack("<I8", text, at)
     at = from + bytes
-    if unpack("<i4", text, kind_at) == BYTE then
+    local kind = unpack("<i4", text, kind_at)
+    if kind < 1 or kind > BYTE then
+      complain(("%stoken_type[%d]"):format(KEY, i - 1), "1 to 6", ("%d"):format(kind))
+      return
+    elseif kind == BYTE then
       local token = text:sub(from, at - 1)
       if not token:find("^<0x%x%x>$") then
         complain(("%stokens[%d]"):format(KEY, i - 1), "a byte token from <0x00> to <0xFF>", ("%q"):format(token))
@@ -68,7 +72,7 @@ function M.check(found, complain)
   check_ids(found, tokens.n, complain)
   column(found, "scores", "f32", tokens.n, complain)
   local kinds = column(found, "token_type", "i32", tokens.n, complain)
-  if kinds then check_bytes(found, tokens, kinds, complain) end
+  if kinds then check_types(found, tokens, kinds, complain) end
 end
 
 return M

@@ -172,9 +172,10 @@ static enum ig_err join_mxfp4(struct ig_ckpt *c, struct ig_tensor *t, struct ig_
     if (s->n_dim != n || strcmp(s->type, "U8") != 0 ||
         memcmp(s->dim, t->dim, (size_t)n * sizeof *s->dim) != 0)
         return wrong(c, s, t->dim, n, "U8", why);
+    if (!ig_mul_ok(t->dim[n - 1], MX_COLS, &t->dim[n - 1])) /* beside a dimension of 0 */
+        return wrong(c, s, t->dim, n, "fewer", why);
     take_scales(t, s, IG_PAIR_MXFP4, IG_MXFP4);
     t->n_dim = n;
-    t->dim[n - 1] *= MX_COLS; /* no wrap: there are 16 bytes for each 32 */
     t->bytes = t->bytes / MX_CODES * MX_BYTES;
     t->type = "MXFP4";
     return IG_OK;

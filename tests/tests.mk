@@ -34,7 +34,7 @@ ENGINE_latent-q8_0 := tests/fixture/latent.lua quant=q8_0
 ENGINE_latent-q4_0 := tests/fixture/latent.lua quant=q4_0
 ENGINES += latent-q8_0 latent-q4_0
 # Plans of a tiny model with odd sizes, one a format: pack's units run on each.
-ODD := f32 f16 bf16 q8_0 q4_0
+ODD := f32 f16 bf16 q8_0 q4_0 q4_k q5_1 mxfp4
 $(foreach f,$(ODD),$(eval ENGINE_odd-$f := tests/fixture/odd.lua quant=$f))
 ifneq ($(wildcard $(SHARED)/models/tiny-mixtral/config.json),)
 ENGINE_tiny-f32  := $(SHARED)/models/tiny-mixtral quant=f32

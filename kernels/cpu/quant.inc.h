@@ -22,8 +22,8 @@ enum { FN(HALVES) = IG_PANEL_ROWS / VL, FN(RB) = 32 /* rows whose parts stay in 
 
 /* What rows VL*h.. of 32 columns are: loaded once, used for every activation row. */
 struct FN(block) {
-    QI w[8], sc[2], mn[2];
-    V d, m;
+    QI w[8];
+    V d, m, sc[2], mn[2];
 };
 
 static inline __attribute__((always_inline)) void
@@ -37,13 +37,16 @@ FN(load)(struct FN(block) * b, const uint8_t *tile, const int8_t *sc, int j, int
 #endif
     UNROLL
     for (int i = 0; i < SUBS; i++) {
-        b->sc[i] = QROWS8(sc + (j * SUBS + i) * IG_PANEL_ROWS + VL * h);
+        b->sc[i] = QFLOAT(QROWS8(sc + (j * SUBS + i) * IG_PANEL_ROWS + VL * h));
 #if MIN == 2
-        b->mn[i] = QROWS8(sc + MINS + (j * SUBS + i) * IG_PANEL_ROWS + VL * h);
+        b->mn[i] = QFLOAT(QROWS8(sc + MINS + (j * SUBS + i) * IG_PANEL_ROWS + VL * h));
 #endif
     }
 }
 
+/* Integers below 2^24 are exact as floats, and no sum of sub-scales times sums exceeds that
+ * (Q6_K reaches it: 2 * 128 * 16 * 32 * 128), so they are multiplied and added as floats.
+ * A sum of 0 may be -0 then, which changes no acc: an acc is never -0. */
 static inline __attribute__((always_inline)) V FN(step)(V acc, const struct FN(block) * b,
                                                         const struct ig_xq *x)
 {
@@ -57,25 +60,23 @@ static inline __attribute__((always_inline)) V FN(step)(V acc, const struct FN(b
     s = QSUB(s, x0);
     s1 = QSUB(s1, x1);
 #endif
-    s = QADD(QMUL(s, b->sc[0]), QMUL(s1, b->sc[1]));
+    const V sum = VFMA(QFLOAT(s1), b->sc[1], VMUL(QFLOAT(s), b->sc[0]));
 #else
     s = QADD(s, s1);
 #if ZERO
     s = QSUB(s, QSET32(ZERO * x->sum));
 #endif
-#if SUBS == 1
-    s = QMUL(s, b->sc[0]);
-#endif
+    const V sum = SUBS ? VMUL(QFLOAT(s), b->sc[0]) : QFLOAT(s);
 #endif
     const V dx = VSET1(x->d);
-    acc = VFMA(VMUL(b->d, dx), QFLOAT(s), acc);
+    acc = VFMA(VMUL(b->d, dx), sum, acc);
 #if MIN == 1
     acc = VFMA(VMUL(b->m, dx), VSET1((float)x->sum), acc);
 #elif MIN == 2 && SUBS == 2
-    const QI least = QADD(QMUL(b->mn[0], x0), QMUL(b->mn[1], x1));
-    acc = VFMA(VMUL(b->m, VSET1(-x->d)), QFLOAT(least), acc);
+    const V least = VFMA(QFLOAT(x1), b->mn[1], VMUL(QFLOAT(x0), b->mn[0]));
+    acc = VFMA(VMUL(b->m, VSET1(-x->d)), least, acc);
 #elif MIN == 2
-    acc = VFMA(VMUL(b->m, VSET1(-x->d)), QFLOAT(QMUL(b->mn[0], QSET32(x->sum))), acc);
+    acc = VFMA(VMUL(b->m, VSET1(-x->d)), VMUL(b->mn[0], VSET1((float)x->sum)), acc);
 #endif
     return acc;
 }

@@ -6,7 +6,6 @@
 #define QAND(a, b)       _mm256_and_si256(a, b)
 #define QADD(a, b)       _mm256_add_epi32(a, b)
 #define QSUB(a, b)       _mm256_sub_epi32(a, b)
-#define QMUL(a, b)       _mm256_mullo_epi32(a, b)
 #define QSHL16(a, n)     _mm256_slli_epi16(a, n)
 #define QSHR16(a, n)     _mm256_srli_epi16(a, n)
 #define QSHL32(a, n)     _mm256_slli_epi32(a, n)

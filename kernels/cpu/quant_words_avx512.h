@@ -6,7 +6,6 @@
 #define QAND(a, b)       _mm512_and_si512(a, b)
 #define QADD(a, b)       _mm512_add_epi32(a, b)
 #define QSUB(a, b)       _mm512_sub_epi32(a, b)
-#define QMUL(a, b)       _mm512_mullo_epi32(a, b)
 #define QSHL16(a, n)     _mm512_slli_epi16(a, n)
 #define QSHR16(a, n)     _mm512_srli_epi16(a, n)
 #define QSHL32(a, n)     _mm512_slli_epi32(a, n)

@@ -152,7 +152,8 @@ static void cut_templates(void **state)
 {
     static const char source[] =
         "{%- macro m(a, b=1) -%}{{ a ~ b|upper if a is defined else 'x\\n' }}{%- endmacro %}"
-        "{% for m2 in messages if m2.role != 'x' recursive %}{{ loop.index }}{% else %}-{% endfor %}"
+        "{% for m2 in messages if m2.role != 'x' recursive %}{{ loop.index }}{% else %}-{% endfor "
+        "%}"
         "{# c #}{% set ns = namespace(a=[1, {'k': (1, 2)}]) %}{% set ns.a = ns.a[::-1][0:1] %}"
         "{% raw %}{{{% endraw %}{% call(q) m(1) %}z{% endcall %}{% filter trim %} y {% endfilter %}"
         "{% with a = 1 %}{% set b %}t{% endset %}{% endwith %}{{ 1.5e3 + 0x1f not in [1] }}";

@@ -103,4 +103,50 @@ static inline const char *text_of(const json_t *j, const char *key, size_t *n)
     return json_string_value(v);
 }
 
+static inline void encode_is(struct tok k, const char *text, size_t n, int special, int bos,
+                             const json_t *want)
+{
+    struct ig_why why = { "" };
+    int32_t *ids;
+    size_t n_ids;
+    if (ig_tok_encode(k.t, text, n, special, bos, &ids, &n_ids, &why)) fail_msg("%s", why.text);
+    check_ids(text, ids, n_ids, want);
+    free(ids);
+}
+
+static inline int32_t *ids_of(const json_t *list, size_t *n)
+{
+    *n = json_array_size(list);
+    int32_t *ids = malloc((*n + 1) * sizeof *ids);
+    assert_non_null(ids);
+    for (size_t i = 0; i < *n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    return ids;
+}
+
+static inline void decode_is(struct tok k, const json_t *list, int special, const char *want,
+                             size_t n)
+{
+    struct ig_why why = { "" };
+    char *text;
+    size_t bytes, n_ids;
+    int32_t *ids = ids_of(list, &n_ids);
+    assert_int_equal(ig_tok_decode(k.t, ids, n_ids, special, &text, &bytes, &why), IG_OK);
+    if (bytes != n || memcmp(text, want, n) != 0)
+        fail_msg("decoded \"%s\", want \"%s\"", text, want);
+    if (!special) { /* token by token is the same */
+        struct ig_tok_stream s = { 0 };
+        char *out = malloc(4096 + 64 * (n_ids + 1));
+        size_t used = 0;
+        assert_non_null(out);
+        for (size_t i = 0; i < n_ids; i++)
+            used += ig_tok_stream_push(&s, k.t, ids[i], out + used, 4096);
+        used += ig_tok_stream_end(&s, out + used, 16);
+        assert_int_equal(used, n);
+        assert_memory_equal(out, want, n);
+        free(out);
+    }
+    free(text);
+    free(ids);
+}
+
 #endif

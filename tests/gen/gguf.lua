@@ -4,6 +4,7 @@ local lu = require "luaunit"
 local gguf = require "gen.gguf"
 local gguf_model = require "gen.gguf_model"
 local gguf_parts = require "gen.gguf_parts"
+local gguf_vocab = require "gen.gguf_vocab"
 local hostile = require "hostile"
 local lib = require "lib"
 
@@ -412,7 +413,12 @@ function T.test_verdicts_of_both_readers()
   eq(lib.read(lib.root .. "tests/data/gguf_hostile.bin") == hostile.corpus(), true, "run `make golden`")
   for _, c in ipairs(hostile.cases()) do
     local problems = {}
-    gguf_parts.parse(function(n) return c.bytes:sub(1, n) end, #c.bytes, "m.gguf", problems)
+    local found = gguf_parts.parse(function(n) return c.bytes:sub(1, n) end, #c.bytes, "m.gguf", problems)
+    if found and #problems == 0 then
+      gguf_vocab.check(found, function(field, want, got)
+        problems[#problems + 1] = ("m.gguf: %s: want %s, got %s"):format(field, want, got)
+      end)
+    end
     if c.why == "" then
       eq(problems, {}, c.name)
     else

@@ -20,17 +20,40 @@ local function file(with)
     number_key = str("n"), number_elem = u32(5), n_number = u64(3),
     name = str("x"), n_dim = u32(2), dim0 = u64(32), dim1 = u64(2), kind = u32(8), offset = u64(0),
     name2 = str("y"), offset2 = u64(128), zero_dim = u64(0), zero_dim2 = u64(3), zero_offset = u64(64),
-    data = ("\7"):rep(144),
+    data = ("\7"):rep(144), vocab = "",
   }
   for k, v in pairs(with) do f[k] = v end
+  if f.vocab ~= "" then f.n_kv = u64(4 + 5) end
   local head = f.magic .. f.version .. f.n_tensor .. f.n_kv
     .. f.align_key .. f.align_type .. f.alignment .. f.bool_key .. f.bool_type .. f.bool
     .. f.text_key .. u32(9) .. f.text_elem .. f.n_text .. f.text1 .. f.text2
-    .. f.number_key .. u32(9) .. f.number_elem .. f.n_number .. u32(1) .. u32(2) .. u32(3)
+    .. f.number_key .. u32(9) .. f.number_elem .. f.n_number .. u32(1) .. u32(2) .. u32(3) .. f.vocab
     .. f.name .. f.n_dim .. f.dim0 .. f.dim1 .. f.kind .. f.offset
     .. f.name2 .. u32(1) .. u64(4) .. u32(0) .. f.offset2
     .. str("z") .. u32(2) .. f.zero_dim2 .. f.zero_dim .. u32(1) .. f.zero_offset
   return head .. ("\0"):rep((-#head) % 64) .. f.data
+end
+
+-- Five keys of a tokenizer of three tokens.
+local function vocab(with)
+  local f = {
+    tokens = u32(9) .. u32(8) .. u64(3) .. str("a") .. str("<0x0A>") .. str("<0xfe>"),
+    token_type = u32(9) .. u32(5) .. u64(3) .. u32(1) .. u32(6) .. u32(6),
+    scores = u32(9) .. u32(6) .. u64(3) .. u32(0) .. u32(0) .. u32(0),
+    bos_token_id = u32(4) .. u32(2), eos_token_id = u32(4) .. u32(0xffffffff),
+  }
+  for k, v in pairs(with) do f[k] = v end
+  local parts = {}
+  for i, name in ipairs { "tokens", "token_type", "scores", "bos_token_id", "eos_token_id" } do
+    parts[i] = str("tokenizer.ggml." .. name) .. f[name]
+  end
+  return { vocab = table.concat(parts) }
+end
+
+local function tokens(...)
+  local parts = { ... }
+  for i, t in ipairs(parts) do parts[i] = str(t) end
+  return u32(9) .. u32(8) .. u64(#parts) .. table.concat(parts)
 end
 
 local HUGE = math.mininteger          -- 2^63
@@ -90,6 +113,26 @@ local CASES = {
   { "tensors that overlap", { offset2 = u64(64) }, "y: offset" },
   { "empty tensor inside another", { zero_offset = u64(0) }, "" },
   { "data cut off", { data = ("\7"):rep(143) }, "y: offset" },
+  { "vocabulary", vocab {}, "" },
+  { "byte token <0x-1>", vocab { tokens = tokens("a", "<0x-1>", "b") }, "tokenizer.ggml.tokens[1]" },
+  { "byte token <0x100>", vocab { tokens = tokens("a", "<0x01>", "<0x100>") }, "tokenizer.ggml.tokens[2]" },
+  { "byte token of nothing", vocab { tokens = tokens("a", "", "<0x01>") }, "tokenizer.ggml.tokens[1]" },
+  { "id past the vocabulary", vocab { bos_token_id = u32(4) .. u32(3) }, "tokenizer.ggml.bos_token_id" },
+  { "id of 2^31", vocab { bos_token_id = u32(4) .. u32(1 << 31) }, "tokenizer.ggml.bos_token_id" },
+  { "id of -2", vocab { eos_token_id = u32(5) .. u32(0xfffffffe) }, "tokenizer.ggml.eos_token_id" },
+  { "id of -1", vocab { bos_token_id = u32(5) .. u32(0xffffffff) }, "" },
+  { "id as text", vocab { eos_token_id = u32(8) .. str("2") }, "tokenizer.ggml.eos_token_id" },
+  { "id as u64", vocab { eos_token_id = u32(10) .. u64(2) }, "tokenizer.ggml.eos_token_id" },
+  { "token type 7", vocab { token_type = u32(9) .. u32(5) .. u64(3) .. u32(1) .. u32(7) .. u32(6) },
+    "tokenizer.ggml.token_type[1]" },
+  { "two token types", vocab { token_type = u32(9) .. u32(5) .. u64(2) .. u32(1) .. u32(6) },
+    "tokenizer.ggml.token_type" },
+  { "token types as u32", vocab { token_type = u32(9) .. u32(4) .. u64(3) .. u32(1) .. u32(6) .. u32(6) },
+    "tokenizer.ggml.token_type" },
+  { "four scores", vocab { scores = u32(9) .. u32(6) .. u64(4) .. ("\0"):rep(16) }, "tokenizer.ggml.scores" },
+  { "scores as text", vocab { scores = tokens("1", "2", "3") }, "tokenizer.ggml.scores" },
+  { "tokens as numbers", vocab { tokens = u32(9) .. u32(5) .. u64(3) .. ("\0"):rep(12) }, "tokenizer.ggml.tokens" },
+  { "tokens as text", vocab { tokens = u32(8) .. str("abc") }, "tokenizer.ggml.tokens" },
   { "split count as an array", { number_key = str("split.count") }, "split.count" },
 }
 
