@@ -182,6 +182,16 @@ enum ig_err ig_pack_find(struct ig_pack_src *s, struct ig_pack_item *it, struct 
     return err ? err : check_type(s, it, why);
 }
 
+/* Divisors of rotary frequencies, which the plan has worked in (gen/gguf_rope.lua). */
+static int is_rope_factors(const char *name)
+{
+    static const char *const names[] = { "rope_freqs.weight", "rope_factors_short.weight",
+                                         "rope_factors_long.weight" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i])) return 1;
+    return 0;
+}
+
 void ig_pack_warn_unused(const struct ig_pack_src *s, void (*warn)(const char *line))
 {
     struct ig_why line;
@@ -189,7 +199,7 @@ void ig_pack_warn_unused(const struct ig_pack_src *s, void (*warn)(const char *l
     size_t n = 0;
 
     for (size_t i = 0; i < s->g.ckpt.n_tensor; i++) {
-        if (s->used[i]) continue;
+        if (s->used[i] || is_rope_factors(s->g.ckpt.tensor[i].name)) continue;
         if (!first) first = s->g.ckpt.tensor[i].name;
         n++;
     }
