@@ -275,29 +275,11 @@ static void recall(struct job *j)
                   : "predictor  distance  recall%  weighted%      asked");
     for (int kind = 0; kind < N_PREDICT; kind++)
         for (int d = 0; d < 4; d++) {
-            struct predictor p;
-            double right = 0, all = 0, right_w = 0, all_w = 0;
-            uint16_t got[256];
-            ig_predict_init(&p, (enum predict_kind)kind, t, j->train, dist[d]);
-            for (uint32_t i = 0; i < j->rows.n; i++) {
-                const uint32_t row = j->rows.row[i];
-                for (uint32_t l = dist[d]; j->rows.counted[i] && l < t->n_layer; l++) {
-                    const size_t at = trace_at(t, row, l);
-                    const uint32_t n = ig_predict(&p, row, l, dist[d], got);
-                    for (uint32_t k = 0; k < t->top_k; k++) {
-                        if (t->expert[at + k] == IG_NO_EXPERT) continue;
-                        const double w = (double)t->weight[at + k];
-                        int in = 0;
-                        for (uint32_t g = 0; g < n; g++) in |= got[g] == t->expert[at + k];
-                        right += in, all += 1, right_w += in * w, all_w += w;
-                    }
-                }
-                ig_predict_row(&p, row);
-            }
+            double weighted, asked;
+            const double plain = ig_predict_recall(t, &j->rows, (enum predict_kind)kind, j->train,
+                                                   dist[d], &weighted, &asked);
             printf(j->o.csv ? "%s,%u,%.2f,%.2f,%.0f\n" : "%-10s %8u %8.1f %10.1f %10.0f\n",
-                   ig_predict_name[kind], dist[d], 100 * right / (all > 0 ? all : 1),
-                   100 * right_w / (all_w > 0 ? all_w : 1), all);
-            ig_predict_free(&p);
+                   ig_predict_name[kind], dist[d], 100 * plain, 100 * weighted, asked);
         }
 }
 

@@ -240,3 +240,31 @@ void ig_predict_row(struct predictor *p, uint32_t row)
     p->chain[row] = p->seen[p->t->token[row]];
     p->seen[p->t->token[row]] = (int32_t)row;
 }
+
+double ig_predict_recall(const struct trace *t, const struct run_rows *rows, enum predict_kind kind,
+                         const uint8_t *train, uint32_t dist, double *weighted, double *asked)
+{
+    struct predictor p;
+    double right = 0, all = 0, right_w = 0, all_w = 0;
+    uint16_t got[256];
+    ig_predict_init(&p, kind, t, train, dist);
+    for (uint32_t i = 0; i < rows->n; i++) {
+        const uint32_t row = rows->row[i];
+        for (uint32_t l = dist; rows->counted[i] && l < t->n_layer; l++) {
+            const size_t at = trace_at(t, row, l);
+            const uint32_t n = ig_predict(&p, row, l, dist, got);
+            for (uint32_t k = 0; k < t->top_k; k++) {
+                if (t->expert[at + k] == IG_NO_EXPERT) continue;
+                const double w = (double)t->weight[at + k];
+                int in = 0;
+                for (uint32_t g = 0; g < n; g++) in |= got[g] == t->expert[at + k];
+                right += in, all += 1, right_w += in * w, all_w += w;
+            }
+        }
+        ig_predict_row(&p, row);
+    }
+    ig_predict_free(&p);
+    if (weighted) *weighted = all_w > 0 ? right_w / all_w : 0;
+    if (asked) *asked = all;
+    return all > 0 ? right / all : 0;
+}

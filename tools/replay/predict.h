@@ -14,6 +14,8 @@
 
 #include "trace.h"
 
+struct run_rows;
+
 enum predict_kind {
     PREDICT_LAST,
     PREDICT_HISTORY,
@@ -59,5 +61,10 @@ uint32_t ig_predict(struct predictor *p, uint32_t row, uint32_t layer, uint32_t 
 
 /* The row is done: its choices are known. */
 void ig_predict_row(struct predictor *p, uint32_t row);
+
+/* Share of the experts of layers >= dist that were predicted `dist` layers before, over counted
+ * rows.  weighted: the same, each expert by its router weight; asked: experts; both may be NULL. */
+double ig_predict_recall(const struct trace *t, const struct run_rows *rows, enum predict_kind kind,
+                         const uint8_t *train, uint32_t dist, double *weighted, double *asked);
 
 #endif

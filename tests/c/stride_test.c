@@ -1,0 +1,121 @@
+/* The stride controller on a simulated link, and its rules one by one.
+ *
+ *   cc -std=c11 -D_GNU_SOURCE -Iruntime -o stride_test tests/c/stride_test.c runtime/stride.c \
+ *      tools/replay/die.c -lcmocka
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "stride.h"
+
+enum { LAYERS = 6, STEPS = 3000, DROP_FROM = 1000, DROP_TO = 2000 };
+
+static uint64_t seed = 3;
+static double noise(void)
+{
+    seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return 0.95 + 0.1 * (double)(uint32_t)(seed >> 33) / 2147483648.0;
+}
+
+/* One expert a layer: its copy starts s layers before its use and takes `copy` layer times. */
+static void one_step(struct ig_stride *layer, double copy)
+{
+    for (int l = 0; l < LAYERS; l++) {
+        const double spare = layer[l].s - copy * noise();
+        if (spare < 0) ig_stride_wait(&layer[l]);
+        if (spare >= 1) ig_stride_overload(&layer[l]);
+    }
+}
+
+static void bandwidth_drop(void **state)
+{
+    (void)state;
+    const struct ig_stride_rule rule = { 1, 8, 16, 8, 32 };
+    const uint8_t planned[LAYERS] = { 1, 1, 1, 1, 1, 1 };
+    struct ig_stride layer[LAYERS];
+    ig_stride_init(layer, LAYERS, &rule, planned);
+    uint64_t rose = 0, fell = 0;
+
+    for (uint64_t i = 0; i < STEPS; i++) {
+        const int slow = i >= DROP_FROM && i < DROP_TO;
+        one_step(layer, slow ? 4 * 0.8 : 0.8);
+        ig_stride_step(layer, LAYERS, &rule, i);
+        for (int l = 0; l < LAYERS; l++) {
+            assert_in_range(layer[l].s, rule.min, rule.max);
+            if (i == DROP_FROM - 1 || i == STEPS - 1) assert_int_equal(layer[l].s, 1);
+            if (i == DROP_TO - 1) assert_int_equal(layer[l].s, 4); /* ceil(3.2), noise and all */
+        }
+        if (!rose && layer[0].s == 4) rose = i;
+        if (!fell && i >= DROP_TO && layer[0].s == 1) fell = i;
+    }
+    /* Three moves, each after at most two windows. */
+    assert_in_range(rose, DROP_FROM, DROP_FROM + 6 * rule.window);
+    assert_in_range(fell, DROP_TO, DROP_TO + 6 * rule.window);
+}
+
+static void link_too_slow_for_any(void **state)
+{
+    (void)state;
+    const struct ig_stride_rule rule = { 2, 5, 4, 4, 16 };
+    const uint8_t planned[LAYERS] = { 0, 1, 2, 3, 9, 255 };
+    const uint8_t clamped[LAYERS] = { 2, 2, 2, 3, 5, 5 };
+    struct ig_stride layer[LAYERS];
+    ig_stride_init(layer, LAYERS, &rule, planned);
+    for (int l = 0; l < LAYERS; l++) assert_int_equal(layer[l].s, clamped[l]);
+    for (uint64_t i = 0; i < 500; i++) {
+        one_step(layer, 50);
+        ig_stride_step(layer, LAYERS, &rule, i);
+    }
+    for (int l = 0; l < LAYERS; l++) assert_int_equal(layer[l].s, rule.max);
+    for (uint64_t i = 0; i < 500; i++) {
+        one_step(layer, 0.01);
+        ig_stride_step(layer, LAYERS, &rule, i);
+    }
+    for (int l = 0; l < LAYERS; l++) assert_int_equal(layer[l].s, rule.min);
+}
+
+static void rare_events_are_forgotten(void **state)
+{
+    (void)state;
+    const struct ig_stride_rule rule = { 1, 8, 3, 3, 10 };
+    const uint8_t planned[1] = { 4 };
+    struct ig_stride layer[1];
+    ig_stride_init(layer, 1, &rule, planned);
+    for (uint64_t i = 0; i < 10000; i++) {
+        if (i % 10 < 3) ig_stride_wait(layer); /* 3 a window: at the threshold, not past it */
+        if (i % 10 < 3) ig_stride_overload(layer);
+        assert_int_equal(ig_stride_step(layer, 1, &rule, i), 0);
+    }
+    assert_int_equal(layer->s, 4);
+}
+
+static void waiting_wins(void **state)
+{
+    (void)state;
+    const struct ig_stride_rule rule = { 1, 8, 3, 3, 10 };
+    const uint8_t planned[1] = { 4 };
+    struct ig_stride layer[1];
+    ig_stride_init(layer, 1, &rule, planned);
+    for (int i = 0; i < 4; i++) ig_stride_wait(layer), ig_stride_overload(layer);
+    assert_int_equal(ig_stride_step(layer, 1, &rule, 0), 1);
+    assert_int_equal(layer->s, 5);
+    assert_int_equal(layer->wait + layer->overload, 0);
+    for (int i = 0; i < 100000; i++) ig_stride_wait(layer); /* a counter does not wrap */
+    assert_int_equal(layer->wait, UINT16_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bandwidth_drop),
+        cmocka_unit_test(link_too_slow_for_any),
+        cmocka_unit_test(rare_events_are_forgotten),
+        cmocka_unit_test(waiting_wins),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("stride", tests, NULL, NULL);
+}
