@@ -29,7 +29,8 @@ function M.plan(input)
     kernels = plan_kernels.plan(hw),
   }
   local reasons = {}
-  plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons)
+  plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons,
+    input.trace)
   if plan.size and hw.gpu then
     local why
     plan.cache, why = plan_cache.plan(m, hw, plan.layout, plan.mem)
@@ -40,7 +41,9 @@ function M.plan(input)
     for i, why in ipairs(reasons) do problems[i] = why:find("^%-%-set") and why or pair .. why end
     return nil, problems
   end
-  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.cache and plan.cache.seconds)
+  local tier = plan.size.tier
+  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.cache and plan.cache.seconds,
+    tier.kind == "disk" and tier.pace)
   return plan, problems
 end
 

@@ -48,9 +48,12 @@ local function buffers(m, formats, layout, size)
   local function when(condition, bytes) return condition and bytes or 0 end
   local norm_blocks = formats_of.any(formats, { "q", "k", "v", "router", "gate", "up" }, true)
   local xq = quant.xq_bytes
+  local tier = size.tier
+  local slots = tier.kind == "disk" and tier.n_slot + tier.n_spare or 0
+  local waves = tier.kind == "disk" and tier.waves
 
   return {
-    { "DATA",   layout.data_bytes },
+    { "DATA",   tier.kind == "ram" and layout.data_bytes or layout.resident_bytes },
     { "KV",     m.n_layer * n.n_kv_block * m.n_head_kv * M.KV_BLOCK * m.head_dim * 2 * KV_BYTES[size.kv] },
     { "ROPE",   size.ctx * (m.head_dim // 2) * 2 * F32 },
     { "X",      rows * m.n_embd * F32 },
@@ -67,6 +70,11 @@ local function buffers(m, formats, layout, size)
     { "ROUTE",  picked * 4 + (m.n_expert + 1) * 4 },
     { "H",      when(formats_of.any(formats, { "down" }, false), picked * ff_pad * F32) },
     { "HQ",     when(formats_of.any(formats, { "down" }, true), picked * xq(ff_pad)) },
+    { "SLOTS",  slots * tier.slot_bytes },
+    { "XCACHE", tier.table_bytes or 0 },
+    { "YD",     when(waves, picked * up16(m.n_embd) * F32) },
+    { "RLP",    when(tier.kind == "disk" and tier.predictor == "next_router",
+                     up16(m.n_expert) * F32 + m.n_embd * F32 + xq(m.n_embd)) },
     { "LN",     size.logit_rows * m.n_embd * F32 },
     { "LNQ",    when(quant.is_block(formats.output), size.logit_rows * xq(m.n_embd)) },
     { "LOGITS", size.logit_rows * up16(m.n_vocab) * F32 },
@@ -92,8 +100,11 @@ function M.plan(m, formats, layout, size)
     at = at + num.align_up(bytes, M.ALIGN)
   end
   mem.bytes = at
+  local by_name = {}
+  for _, r in ipairs(mem.regions) do by_name[r.name] = num.align_up(r.bytes, M.ALIGN) end
   mem.kv_bytes = mem.regions[2].bytes
-  mem.work_bytes = at - num.align_up(layout.data_bytes, M.ALIGN) - num.align_up(mem.kv_bytes, M.ALIGN)
+  mem.expert_bytes = by_name.SLOTS + by_name.XCACHE
+  mem.work_bytes = at - by_name.DATA - by_name.KV - mem.expert_bytes
   return mem
 end
 
