@@ -49,12 +49,16 @@ static void group_by_expert(struct ig_engine *e)
 /* Which experts this batch needs and where their weights are. */
 static void locate(struct ig_engine *e, const struct ig_layer *l)
 {
+#if IG_MEM_SLOTS_BYTES
+    ig_tier_layer(e, (int)(l - ig_layers));
+    return;
+#endif
     const int32_t *start = route_start(e);
     e->n_active = 0;
     for (int x = 0; x < IG_N_EXPERT; x++) {
         if (start[x] == start[x + 1]) continue;
         e->active[e->n_active] = x;
-        e->slab[e->n_active++] = ig_data(e, l->expert_off + (uint64_t)x * l->expert_stride);
+        e->slab[e->n_active++] = ig_expert(e, l->expert_off + (uint64_t)x * l->expert_stride);
     }
 }
 
@@ -154,6 +158,46 @@ static void down_panel(struct ig_worker *w, const struct ig_layer *l, int p)
     }
 }
 
+#if IG_MEM_YD_BYTES
+/* YD: expert outputs by (row * k + rank), where a layer's experts come in waves. */
+static float *yd_at(struct ig_engine *e, int slot)
+{
+    return IG_BUF(e, YD, float) + (size_t)slot * ((IG_N_EMBD + 15) / 16 * 16);
+}
+
+/* One output panel of the experts [a_lo, a_hi), for the sum that follows the last wave. */
+static void down_store(struct ig_worker *w, const struct ig_layer *l, int p, int a_lo, int a_hi)
+{
+    struct ig_engine *e = w->e;
+    const int32_t *start = route_start(e), *slots = route_slot(e);
+
+    for (int a = a_lo; a < a_hi; a++) {
+        const int first = start[e->active[a]], n = start[e->active[a] + 1] - first;
+        for (int t = 0; t < n; t++) w->ptr[t] = down_act(e, l, slots[first + t]);
+        ig_kern.panel[l->down.fmt](w->ya, e->slab[a] + l->down.off + (uint64_t)p * l->down.stride,
+                                   w->ptr, IG_N_FF, n);
+        for (int t = 0; t < n; t++)
+            memcpy(yd_at(e, slots[first + t]) + p * 16, w->ya[t], sizeof w->ya[t]);
+    }
+}
+
+/* Each row's sum in rank order, as down_panel's. */
+static void down_sum(struct ig_worker *w)
+{
+    struct ig_engine *e = w->e;
+    int lo, hi;
+    ig_team_share(&e->team, w->tid, e->batch->n, &lo, &hi);
+    for (int t = lo; t < hi; t++)
+        for (int p = 0; p < IG_N_EMBD; p += 16) {
+            const int rows = IG_N_EMBD - p < 16 ? IG_N_EMBD - p : 16;
+            float sum[16] = { 0 }, *x = ig_x(e, t) + p;
+            for (int k = 0; k < IG_N_EXPERT_USED; k++)
+                ig_kern.axpy(sum, ig_topk_w(e, t)[k], yd_at(e, t * IG_N_EXPERT_USED + k) + p, 16);
+            for (int r = 0; r < rows; r++) x[r] += sum[r];
+        }
+}
+#endif
+
 static void router(struct ig_worker *w, const struct ig_layer *l)
 {
     struct ig_engine *e = w->e;
@@ -173,23 +217,61 @@ static void router(struct ig_worker *w, const struct ig_layer *l)
     ig_team_wait(&e->team);
 }
 
+/* Hidden values of the experts [a_lo, a_hi).  Where experts may still be on their way, threads
+ * share each of them, so that all work on the first ones while the last arrive. */
+static void hidden(struct ig_worker *w, const struct ig_layer *l, int a_lo, int a_hi)
+{
+    struct ig_engine *e = w->e;
+    const int blocks = IG_FF_PAD / IG_QBLOCK, items = (a_hi - a_lo) * blocks;
+    int lo, hi;
+
+    if (e->batch->n == 1 && IG_TIER != IG_TIER_DISK) {
+        ig_team_share(&e->team, w->tid, items, &lo, &hi);
+        for (int i = lo; i < hi; i++) hidden_block(w, l, i / blocks, i % blocks);
+        return;
+    }
+    while (ig_team_claim(&e->team, items, 2, &lo, &hi))
+        for (int i = lo; i < hi; i++) {
+            ig_tier_need(e, a_lo + i / blocks);
+            hidden_block(w, l, a_lo + i / blocks, i % blocks);
+        }
+}
+
+#if IG_MEM_YD_BYTES
+/* More experts than slots: wave by wave, the sums at the end. */
+static void waves(struct ig_worker *w, const struct ig_layer *l)
+{
+    struct ig_engine *e = w->e;
+    int lo, hi;
+    while (e->tier.wave_lo < e->tier.wave_hi) {
+        const int a_lo = e->tier.wave_lo, a_hi = e->tier.wave_hi;
+        hidden(w, l, a_lo, a_hi);
+        ig_team_wait(&e->team);
+        while (ig_team_claim(&e->team, (IG_N_EMBD + 15) / 16, 1, &lo, &hi))
+            down_store(w, l, lo, a_lo, a_hi);
+        ig_team_wait(&e->team);
+        if (w->tid == 0) ig_tier_next(e);
+        ig_team_wait(&e->team);
+    }
+    down_sum(w);
+}
+#endif
+
 /* The feed-forward block of one layer: normed rows in, residual stream updated. */
 void ig_moe(struct ig_worker *w, int layer)
 {
     struct ig_engine *e = w->e;
     const struct ig_layer *l = &ig_layers[layer];
-    const int blocks = IG_FF_PAD / IG_QBLOCK;
     int lo, hi;
 
     router(w, l);
-    const int items = e->n_active * blocks;
-    if (e->batch->n == 1) {
-        ig_team_share(&e->team, w->tid, items, &lo, &hi);
-        for (int i = lo; i < hi; i++) hidden_block(w, l, i / blocks, i % blocks);
-    } else {
-        while (ig_team_claim(&e->team, items, 2, &lo, &hi))
-            for (int i = lo; i < hi; i++) hidden_block(w, l, i / blocks, i % blocks);
+#if IG_MEM_YD_BYTES
+    if (e->tier.wave_hi < e->n_active) {
+        waves(w, l);
+        return;
     }
+#endif
+    hidden(w, l, 0, e->n_active);
     ig_team_wait(&e->team);
     if (e->batch->n == 1) {
         down_one(w, l);

@@ -11,6 +11,7 @@
 #include "tables.h"
 #include "engine.h"
 #include "team.h"
+#include "tier.h"
 #include "kernels.h"
 #include "panel.h"
 
@@ -44,6 +45,8 @@ struct ig_engine {
     int32_t active[IG_N_EXPERT];
     const unsigned char *slab[IG_N_EXPERT];    /* of active experts: where their weights are now */
 
+    struct ig_tier tier;
+
     uint32_t kv_table[IG_N_SEQ][IG_N_KV_BLOCK / IG_N_SEQ]; /* position / 64 -> KV block */
 };
 
@@ -63,6 +66,23 @@ struct ig_worker {
 static inline const unsigned char *ig_data(const struct ig_engine *e, uint64_t off)
 {
     return e->mem + IG_MEM_DATA_OFF + off;
+}
+/* Where an expert is that is always at its place. */
+static inline const unsigned char *ig_expert(const struct ig_engine *e, uint64_t off)
+{
+#if !IG_MEM_SLOTS_BYTES
+    if (IG_TIER == IG_TIER_MMAP) return e->tier.map + off;
+#endif
+    return ig_data(e, off);
+}
+/* Active expert a is about to be read. */
+static inline void ig_tier_need(struct ig_engine *e, int a)
+{
+#if IG_MEM_SLOTS_BYTES
+    if (ig_move_state(&e->tier.move[e->tier.slot[a]]) != IG_MOVE_READY) ig_tier_wait(e, a);
+#else
+    (void)e, (void)a;
+#endif
 }
 static inline int ig_is_block(int fmt) { return fmt == IG_Q8_0 || fmt == IG_Q4_0; }
 
@@ -103,5 +123,9 @@ void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, cons
                int n, float *y, size_t y_stride);
 void ig_attention(struct ig_worker *w, int layer);
 void ig_moe(struct ig_worker *w, int layer);
+
+/* Start-up: one line that says in what way this run is less than planned. */
+void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -50,7 +50,8 @@ enum {
     IG_PIECE_BYTES   = ${tier.piece_bytes}, /* of a copy, and most of them at a time */
     IG_COPY_DEPTH    = ${tier.depth},
     IG_PREFETCH_DEPTH = ${tier.prefetch_depth},
-    IG_IO            = ${tier.io}, /* 0 as measured, 1 direct, 2 through the page cache, 3 plain pread */
+    IG_COPY_AUTO = 0, IG_COPY_DIRECT = 1, IG_COPY_CACHED = 2, IG_COPY_PLAIN = 3,
+    IG_COPY_WAY      = ${tier.io},
     IG_PREDICT       = ${tier.predict}, /* 1: a later layer's router on this layer's rows */
 //@ end
 //@ if gpu then

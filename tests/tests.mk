@@ -29,7 +29,7 @@ endif
 PLAN_UNITS := $(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c))
 UNITS      := $(filter-out $(PLAN_UNITS),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
 FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -lm
+TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
