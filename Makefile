@@ -41,7 +41,7 @@ KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
 PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build generate setup demo test test-quick matrix golden format install clean bench-kernels
+.PHONY: all build generate setup demo test test-quick matrix golden format install clean replay bench-kernels
 .DEFAULT_GOAL := all
 
 ifdef MODEL
@@ -68,6 +68,22 @@ $(BIN): $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }
 	@echo "built $@"
 
+# Tools: the cache and policy simulator, the kernel benchmark, the machine probe.
+REPLAY_OBJ := $(patsubst %.c,$(COMMON)/%.o,$(filter-out tools/replay/main.c,$(wildcard tools/replay/*.c)))
+TOOLS      := out/tools$(FLAVOR)
+$(COMMON)/tools/replay/%.o: CFLAGS += -iquote tools/replay
+$(COMMON)/libreplay.a: $(REPLAY_OBJ)
+	@rm -f $@; $(AR) rcs $@ $^
+$(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/libcommon.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
+$(TOOLS)/bench-kernels: bench/kernels.c $(COMMON)/libkernels.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
+replay: $(TOOLS)/replay
+bench-kernels: $(TOOLS)/bench-kernels
+	$<
+
 $(COMMON)/libcommon.a: $(COMMON_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 $(COMMON)/libkernels.a: $(KERN_OBJ)
@@ -85,7 +101,7 @@ $(OUT)/obj$(FLAVOR)/%.o: %.c $(OUT)/config.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
 
--include $(COMMON_OBJ:.o=.d) $(KERN_OBJ:.o=.d) $(PLAN_OBJ:.o=.d)
+-include $(REPLAY_OBJ:.o=.d) $(COMMON_OBJ:.o=.d) $(KERN_OBJ:.o=.d) $(PLAN_OBJ:.o=.d)
 
 include tests/tests.mk
 

@@ -89,7 +89,8 @@ struct ig_kernels {
 
 extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512;
 
-/* What the running CPU offers, as a mask; needs of each variant. */
+/* What the running CPU offers, as a mask; needs of each variant.  Ask once: in a virtual
+ * machine CPUID costs tens of microseconds. */
 enum { IG_CPU_AVX2 = 1, IG_CPU_AVX512 = 2 /* F BW DQ VL VNNI */ };
 unsigned ig_cpu_features(void);
 

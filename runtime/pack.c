@@ -80,7 +80,8 @@ static enum ig_err convert(struct packer *k, const struct ig_pack_item *it, int 
         const uint64_t at = it[i].mat.off - it[0].mat.off;
         const struct ig_pack_item *const item = &it[i];
 #ifdef _OPENMP
-#pragma omp parallel
+/* Random panels are made faster than memory takes them: threads would only wait. */
+#pragma omp parallel if (item->t != NULL)
 #endif
         {
             struct ig_pack_scratch b;

@@ -3,9 +3,9 @@
 
 #include "base.h"
 
-static size_t pad(size_t n) { return (n + 63) & ~(size_t)63; }
+static size_t xc_pad(size_t n) { return (n + 63) & ~(size_t)63; }
 
-static int geometry_ok(const struct ig_xgeom *g)
+static int xc_geometry_ok(const struct ig_xgeom *g)
 {
     if (g->n_layer == 0 || g->n_expert == 0 || g->n_set == 0 || g->n_slot == 0) return 0;
     if (g->n_slot > INT32_MAX || g->n_layer > UINT16_MAX || g->n_expert > UINT16_MAX) return 0;
@@ -20,27 +20,27 @@ static int geometry_ok(const struct ig_xgeom *g)
 size_t ig_xcache_bytes(const struct ig_xgeom *g, const struct ig_policy *policy,
                        const struct ig_policy_arg *arg)
 {
-    if (!geometry_ok(g)) return 0;
+    if (!xc_geometry_ok(g)) return 0;
     const size_t ids = (size_t)g->n_layer * g->n_expert;
-    return pad(g->n_slot * sizeof(struct ig_xslot)) + pad(ids * sizeof(int32_t)) +
-           pad(ids * sizeof(uint64_t)) + pad(g->n_layer * sizeof(struct ig_xcount)) +
-           pad(policy->bytes(g, arg));
+    return xc_pad(g->n_slot * sizeof(struct ig_xslot)) + xc_pad(ids * sizeof(int32_t)) +
+           xc_pad(ids * sizeof(uint64_t)) + xc_pad(g->n_layer * sizeof(struct ig_xcount)) +
+           xc_pad(policy->bytes(g, arg));
 }
 
 void ig_xcache_init(struct ig_xcache *c, const struct ig_xgeom *g, const struct ig_policy *policy,
                     const struct ig_policy_arg *arg, void *mem)
 {
-    IG_ASSERT(geometry_ok(g) && (uintptr_t)mem % 64 == 0);
+    IG_ASSERT(xc_geometry_ok(g) && (uintptr_t)mem % 64 == 0);
     const size_t ids = (size_t)g->n_layer * g->n_expert;
     char *at = mem;
 
     c->g = *g;
     c->policy = policy;
     c->clock = 0;
-    c->slot = (void *)at, at += pad(g->n_slot * sizeof(struct ig_xslot));
-    c->slot_of = (void *)at, at += pad(ids * sizeof(int32_t));
-    c->used = (void *)at, at += pad(ids * sizeof(uint64_t));
-    c->count = (void *)at, at += pad(g->n_layer * sizeof(struct ig_xcount));
+    c->slot = (void *)at, at += xc_pad(g->n_slot * sizeof(struct ig_xslot));
+    c->slot_of = (void *)at, at += xc_pad(ids * sizeof(int32_t));
+    c->used = (void *)at, at += xc_pad(ids * sizeof(uint64_t));
+    c->count = (void *)at, at += xc_pad(g->n_layer * sizeof(struct ig_xcount));
     c->state = at;
     for (uint32_t i = 0; i < g->n_slot; i++) c->slot[i] = (struct ig_xslot){ 0 };
     for (size_t i = 0; i < ids; i++) c->slot_of[i] = IG_XC_MISS, c->used[i] = 0;
@@ -48,13 +48,13 @@ void ig_xcache_init(struct ig_xcache *c, const struct ig_xgeom *g, const struct 
     policy->init(c->state, g, arg);
 }
 
-static uint32_t id_of(const struct ig_xcache *c, uint32_t layer, uint32_t expert)
+static uint32_t xc_id(const struct ig_xcache *c, uint32_t layer, uint32_t expert)
 {
     IG_ASSERT(layer < c->g.n_layer && expert < c->g.n_expert);
     return layer * c->g.n_expert + expert;
 }
 
-static struct ig_xslot *slot_at(struct ig_xcache *c, int slot)
+static struct ig_xslot *xc_slot(struct ig_xcache *c, int slot)
 {
     IG_ASSERT(slot >= 0 && (uint32_t)slot < c->g.n_slot);
     return &c->slot[slot];
@@ -72,12 +72,12 @@ void ig_xcache_row(struct ig_xcache *c, uint32_t back)
 
 int ig_xcache_find(const struct ig_xcache *c, uint32_t layer, uint32_t expert)
 {
-    return c->slot_of[id_of(c, layer, expert)];
+    return c->slot_of[xc_id(c, layer, expert)];
 }
 
 int ig_xcache_use(struct ig_xcache *c, uint32_t layer, uint32_t expert, float weight)
 {
-    const uint32_t id = id_of(c, layer, expert);
+    const uint32_t id = xc_id(c, layer, expert);
     const int slot = c->slot_of[id];
     struct ig_xcount *n = &c->count[layer];
 
@@ -98,11 +98,11 @@ int ig_xcache_use(struct ig_xcache *c, uint32_t layer, uint32_t expert, float we
 
 void ig_xcache_predict(struct ig_xcache *c, uint32_t layer, uint32_t expert)
 {
-    if (c->policy->predict) c->policy->predict(c->state, id_of(c, layer, expert));
+    if (c->policy->predict) c->policy->predict(c->state, xc_id(c, layer, expert));
 }
 
 /* An empty way, else the way of least value that nobody reads or writes, else -1. */
-static int choose(const struct ig_xcache *c, uint32_t set)
+static int xc_choose(const struct ig_xcache *c, uint32_t set)
 {
     int best = -1;
     double best_value = 0;
@@ -121,7 +121,7 @@ static int choose(const struct ig_xcache *c, uint32_t set)
     return best;
 }
 
-static void empty(struct ig_xcache *c, struct ig_xslot *s)
+static void xc_empty(struct ig_xcache *c, struct ig_xslot *s)
 {
     struct ig_xcount *n = &c->count[s->id / c->g.n_expert];
 
@@ -134,11 +134,11 @@ static void empty(struct ig_xcache *c, struct ig_xslot *s)
 
 int ig_xcache_claim(struct ig_xcache *c, uint32_t layer, uint32_t expert, int early)
 {
-    const uint32_t id = id_of(c, layer, expert);
+    const uint32_t id = xc_id(c, layer, expert);
     struct ig_xcount *n = &c->count[layer];
     IG_ASSERT(c->slot_of[id] < 0);
 
-    const int slot = choose(c, c->g.set_of[layer]);
+    const int slot = xc_choose(c, c->g.set_of[layer]);
     if (slot < 0) {
         n->refused++;
         return IG_XC_MISS;
@@ -150,7 +150,7 @@ int ig_xcache_claim(struct ig_xcache *c, uint32_t layer, uint32_t expert, int ea
             return IG_XC_REFUSED;
         }
         c->count[s->id / c->g.n_expert].evict++;
-        empty(c, s);
+        xc_empty(c, s);
     }
     *s = (struct ig_xslot){ .id = id, .state = IG_XC_FILLING, .early = early != 0 };
     c->slot_of[id] = slot;
@@ -162,28 +162,28 @@ int ig_xcache_claim(struct ig_xcache *c, uint32_t layer, uint32_t expert, int ea
 
 void ig_xcache_ready(struct ig_xcache *c, int slot)
 {
-    struct ig_xslot *s = slot_at(c, slot);
+    struct ig_xslot *s = xc_slot(c, slot);
     IG_ASSERT(s->state == IG_XC_FILLING);
     s->state = IG_XC_READY;
 }
 
 void ig_xcache_drop(struct ig_xcache *c, int slot)
 {
-    struct ig_xslot *s = slot_at(c, slot);
+    struct ig_xslot *s = xc_slot(c, slot);
     IG_ASSERT(s->state == IG_XC_FILLING && s->pins == 0);
-    empty(c, s);
+    xc_empty(c, s);
 }
 
 void ig_xcache_pin(struct ig_xcache *c, int slot)
 {
-    struct ig_xslot *s = slot_at(c, slot);
+    struct ig_xslot *s = xc_slot(c, slot);
     IG_ASSERT(s->state != IG_XC_EMPTY && s->pins < UINT16_MAX);
     s->pins++;
 }
 
 void ig_xcache_unpin(struct ig_xcache *c, int slot)
 {
-    struct ig_xslot *s = slot_at(c, slot);
+    struct ig_xslot *s = xc_slot(c, slot);
     IG_ASSERT(s->pins > 0);
     s->pins--;
 }

@@ -4,7 +4,7 @@
  * B's tiles: Q4_0 16 scales, 16 rows x 16 B (low nibbles columns 0..15, high 16..31);
  * Q8_0 16 scales, 2 halves x 16 rows x 16 B; BF16 16 rows x 8 columns.
  * Prints CSV: format,layout,P,threads,GB/s,percent of plain reading; medians of
- * interleaved passes over 1.5 GB.
+ * interleaved passes over 1.5 GB.  No software prefetch: see bench/LOG.tsv for that.
  *
  * gcc -std=gnu11 -O2 -fopenmp -ffp-contract=off -march=icelake-server bench/layout/cpu.c
  */
@@ -40,32 +40,30 @@ INLINE __m512 enter(__m512 acc, __m512i s, const uint8_t *p, const struct ig_xq 
     return _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(x->d)), _mm512_cvtepi32_ps(s), acc);
 }
 
+INLINE __m512i spread4(const void *p) { return _mm512_broadcastd_epi32(_mm_loadu_si32(p)); }
+
 INLINE __m512 q4_a(__m512 acc, const uint8_t *p, const struct ig_xq *x)
 {
     const __m512i low = _mm512_set1_epi8(15);
-    int32_t q[8];
-    memcpy(q, x->q, 32);
     __m512i s = _mm512_set1_epi32(-8 * x->sum), s1 = _mm512_setzero_si512();
 #pragma GCC unroll 4
     for (int k = 0; k < 4; k++) {
         const __m512i v = _mm512_loadu_si512(p + 32 + 64 * k);
-        s = _mm512_dpbusd_epi32(s, _mm512_and_si512(v, low), _mm512_set1_epi32(q[2 * k]));
+        s = _mm512_dpbusd_epi32(s, _mm512_and_si512(v, low), spread4(x->q + 8 * k));
         s1 = _mm512_dpbusd_epi32(s1, _mm512_and_si512(_mm512_srli_epi16(v, 4), low),
-                                 _mm512_set1_epi32(q[2 * k + 1]));
+                                 spread4(x->q + 8 * k + 4));
     }
     return enter(acc, _mm512_add_epi32(s, s1), p, x);
 }
 
 INLINE __m512 q8_a(__m512 acc, const uint8_t *p, const struct ig_xq *x)
 {
-    int32_t q[8];
-    memcpy(q, x->q, 32);
     __m512i s = _mm512_set1_epi32(-128 * x->sum), s1 = _mm512_setzero_si512();
 #pragma GCC unroll 4
     for (int k = 0; k < 8; k += 2) {
-        s = _mm512_dpbusd_epi32(s, _mm512_loadu_si512(p + 32 + 64 * k), _mm512_set1_epi32(q[k]));
-        s1 = _mm512_dpbusd_epi32(s1, _mm512_loadu_si512(p + 96 + 64 * k),
-                                 _mm512_set1_epi32(q[k + 1]));
+        s = _mm512_dpbusd_epi32(s, _mm512_loadu_si512(p + 32 + 64 * k), spread4(x->q + 4 * k));
+        s1 =
+            _mm512_dpbusd_epi32(s1, _mm512_loadu_si512(p + 96 + 64 * k), spread4(x->q + 4 * k + 4));
     }
     return enter(acc, _mm512_add_epi32(s, s1), p, x);
 }
@@ -211,10 +209,10 @@ static const struct variant {
 };
 enum { N_VARIANT = sizeof variants / sizeof variants[0] };
 
-static double now(void)
+static double thread_time(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -224,21 +222,23 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* GB/s over `span` bytes from `base`, panels dealt to threads in turn. */
+/* GB/s over `span` bytes from `base`, by the CPU time of the slowest thread. */
 static double pass(const struct variant *v, const uint8_t *base, size_t span, int threads)
 {
     const long n = (long)(span / v->bytes);
-    const double t0 = now();
-#pragma omp parallel num_threads(threads)
+    double took = 0;
+#pragma omp parallel num_threads(threads) reduction(max : took)
     {
         float y[16];
-#pragma omp for schedule(static, 4)
+        const double t0 = thread_time();
+#pragma omp for schedule(static) nowait
         for (long i = 0; i < n; i++) {
             v->run(y, base + (size_t)i * v->bytes);
             __asm__ volatile("" : : "r"(y) : "memory");
         }
+        took = thread_time() - t0;
     }
-    return 1e-9 * (double)((size_t)n * v->bytes) / (now() - t0);
+    return 1e-9 * (double)((size_t)n * v->bytes) / took;
 }
 
 /* The argument is the larger number of threads; 2 without it. */

@@ -24,7 +24,9 @@ static __device__ __forceinline__ uint4 load16(const void *p)
 {
     uint4 v;
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
     return v;
 }
 
@@ -132,7 +134,8 @@ static __device__ __forceinline__ float enter(float acc, int s, float dw, const 
 }
 
 /* Parts of a panel -> its 16 results. */
-template <int P> static __device__ __forceinline__ void finish(float *y, float acc, int part, int row)
+template <int P>
+static __device__ __forceinline__ void finish(float *y, float acc, int part, int row)
 {
     __shared__ float parts[P][PR];
     parts[part][row] = acc;
@@ -238,9 +241,11 @@ static __device__ __forceinline__ void bulk_get(void *dst, const void *src, uint
                                                 uint64_t *bar)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_addr(bar)),
-                 "r"(bytes) : "memory");
+                 "r"(bytes)
+                 : "memory");
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
-                 "%2, [%3];" ::"r"(shared_addr(dst)), "l"(src), "r"(bytes), "r"(shared_addr(bar))
+                 "%2, [%3];" ::"r"(shared_addr(dst)),
+                 "l"(src), "r"(bytes), "r"(shared_addr(bar))
                  : "memory");
 }
 
@@ -248,7 +253,8 @@ static __device__ __forceinline__ void bar_wait(uint64_t *bar, uint32_t phase)
 {
     asm volatile("{\n.reg .pred p;\nWAIT:\n"
                  "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-                 "@p bra DONE;\nbra WAIT;\nDONE:\n}" ::"r"(shared_addr(bar)), "r"(phase)
+                 "@p bra DONE;\nbra WAIT;\nDONE:\n}" ::"r"(shared_addr(bar)),
+                 "r"(phase)
                  : "memory");
 }
 
@@ -318,12 +324,14 @@ static __global__ void __launch_bounds__(16 * P, 1024 / (16 * P))
             for (int v = 0; v < F::VECS; v++) {
                 asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                                  shared_addr(&slot[i % D][v][threadIdx.x])),
-                             "l"(t + 32 + 256 * v + 16 * l) : "memory");
+                             "l"(t + 32 + 256 * v + 16 * l)
+                             : "memory");
             }
             if (l < 8) {
                 asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
                                  shared_addr(&scale[i % D][part][l])),
-                             "l"(t + 4 * l) : "memory");
+                             "l"(t + 4 * l)
+                             : "memory");
             }
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
@@ -358,8 +366,10 @@ static __device__ __forceinline__ void finish4(float *y, const float acc[4], int
     const int sub = threadIdx.x / (4 * P), l = threadIdx.x % (4 * P);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        if (L == 'A') parts[sub][l / 4][l % 4 * 4 + j] = acc[j];
-        else parts[sub][l / 16 * 4 + j][l % 16] = acc[j];
+        if (L == 'A')
+            parts[sub][l / 4][l % 4 * 4 + j] = acc[j];
+        else
+            parts[sub][l / 16 * 4 + j][l % 16] = acc[j];
     }
     __syncthreads();
     for (int i = threadIdx.x; i < N * PR; i += 4 * P * N) {
@@ -399,7 +409,8 @@ static __global__ void __launch_bounds__(16 * P, 1024 / (16 * P))
             const float *xc = x + (c0 + u) * 2 * P;
             float2 v[4]; /* A: one pair of columns for 4 rows; B: 4 pairs of one row */
 #pragma unroll
-            for (int j = 0; j < 4; j++) v[j] = ((const float2 *)xc)[L == 'A' ? l / 4 : l / 16 * 4 + j];
+            for (int j = 0; j < 4; j++)
+                v[j] = ((const float2 *)xc)[L == 'A' ? l / 4 : l / 16 * 4 + j];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const uint32_t b = ((const uint32_t *)&q[u])[j];
@@ -426,7 +437,8 @@ static __global__ void __launch_bounds__(4 * P * N)
         if (c < chunks) {
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                              shared_addr(&slot[c % D][threadIdx.x])),
-                         "l"(w + (size_t)c * 64 * P) : "memory");
+                         "l"(w + (size_t)c * 64 * P)
+                         : "memory");
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
@@ -485,17 +497,33 @@ template <char L, int P, int U> static void run_bf16(const struct gemv *g, cudaS
                                                          g->share, g->panels);
 }
 
-template <char L, int P, int D, int N> static void run_bf16_async(const struct gemv *g, cudaStream_t s)
+template <char L, int P, int D, int N>
+static void run_bf16_async(const struct gemv *g, cudaStream_t s)
 {
     bf16_async<L, P, D, N><<<(g->panels + N - 1) / N, 4 * P * N, 0, s>>>(
         g->y, g->w, (const float *)g->x, g->cols, g->share, g->panels);
 }
 
-#define DIRECT(f, l, p, u, xs, name) { name, (enum ig_fmt)f::FMT, #l[0], p, run_direct<f, #l[0], p, u, xs> }
-#define BULK(f, l, p) { "bulk", (enum ig_fmt)f::FMT, #l[0], p, run_bulk<f, #l[0], p> }
-#define ASYNC(f, l, p, d, name) { name, (enum ig_fmt)f::FMT, #l[0], p, run_async<f, #l[0], p, d> }
-#define BF(l, p, u, name) { name, IG_BF16, #l[0], p, run_bf16<#l[0], p, u> }
-#define BFA(l, p, d, n, name) { name, IG_BF16, #l[0], p, run_bf16_async<#l[0], p, d, n> }
+#define DIRECT(f, l, p, u, xs, name)                                                               \
+    {                                                                                              \
+        name, (enum ig_fmt)f::FMT, #l[0], p, run_direct<f, #l[0], p, u, xs>                        \
+    }
+#define BULK(f, l, p)                                                                              \
+    {                                                                                              \
+        "bulk", (enum ig_fmt)f::FMT, #l[0], p, run_bulk<f, #l[0], p>                               \
+    }
+#define ASYNC(f, l, p, d, name)                                                                    \
+    {                                                                                              \
+        name, (enum ig_fmt)f::FMT, #l[0], p, run_async<f, #l[0], p, d>                             \
+    }
+#define BF(l, p, u, name)                                                                          \
+    {                                                                                              \
+        name, IG_BF16, #l[0], p, run_bf16<#l[0], p, u>                                             \
+    }
+#define BFA(l, p, d, n, name)                                                                      \
+    {                                                                                              \
+        name, IG_BF16, #l[0], p, run_bf16_async<#l[0], p, d, n>                                    \
+    }
 #define BLOCKS(f)                                                                                  \
     DIRECT(f, A, 4, 4, false, "quad-4"), DIRECT(f, A, 8, 2, false, "quad-2"),                      \
         DIRECT(f, A, 8, 4, false, "quad-4"), DIRECT(f, A, 8, 8, false, "quad-8"),                  \
@@ -513,12 +541,25 @@ extern const struct gpu_variant gpu_variants[] = {
     { "word-2", IG_Q4_0, 'A', 8, run_word<8, 2> },
     { "word-4", IG_Q4_0, 'A', 8, run_word<8, 4> },
     BLOCKS(q8),
-    BF(A, 4, 8, "quad-8"), BF(A, 8, 4, "quad-4"), BF(A, 8, 8, "quad-8"), BF(A, 8, 16, "quad-16"),
-    BF(A, 16, 8, "quad-8"), BF(B, 4, 8, "run-8"), BF(B, 8, 4, "run-4"), BF(B, 8, 8, "run-8"),
-    BF(B, 8, 16, "run-16"), BF(B, 16, 8, "run-8"),
-    BFA(A, 4, 32, 2, "async-32 2"), BFA(A, 8, 16, 1, "async-16 1"), BFA(A, 8, 32, 1, "async-32 1"),
-    BFA(A, 8, 16, 2, "async-16 2"), BFA(A, 8, 16, 4, "async-16 4"), BFA(A, 8, 8, 4, "async-8 4"),
-    BFA(A, 16, 16, 1, "async-16 1"), BFA(A, 16, 16, 2, "async-16 2"), BFA(B, 8, 16, 1, "async-16 1"),
+    BF(A, 4, 8, "quad-8"),
+    BF(A, 8, 4, "quad-4"),
+    BF(A, 8, 8, "quad-8"),
+    BF(A, 8, 16, "quad-16"),
+    BF(A, 16, 8, "quad-8"),
+    BF(B, 4, 8, "run-8"),
+    BF(B, 8, 4, "run-4"),
+    BF(B, 8, 8, "run-8"),
+    BF(B, 8, 16, "run-16"),
+    BF(B, 16, 8, "run-8"),
+    BFA(A, 4, 32, 2, "async-32 2"),
+    BFA(A, 8, 16, 1, "async-16 1"),
+    BFA(A, 8, 32, 1, "async-32 1"),
+    BFA(A, 8, 16, 2, "async-16 2"),
+    BFA(A, 8, 16, 4, "async-16 4"),
+    BFA(A, 8, 8, 4, "async-8 4"),
+    BFA(A, 16, 16, 1, "async-16 1"),
+    BFA(A, 16, 16, 2, "async-16 2"),
+    BFA(B, 8, 16, 1, "async-16 1"),
 };
 extern const int gpu_n_variants = sizeof gpu_variants / sizeof gpu_variants[0];
 }

@@ -6,28 +6,44 @@
  *   LOAD1(x)    one element as a float
  *   KV(f)       function name with the format's suffix
  *
- * Scores: vectors run over positions, K is read once for HB heads.  Values:
+ * Scores: vectors run over positions, K is read once for HB heads, and V is asked for
+ * into L2 meanwhile (K and V of a block have the same size).  Values:
  * vectors run over the head's dimensions, V is read once for HB heads.
  * Bound: one read of the block's K and V, (hi - lo) * hd * 2 elements.
  */
 enum { KV(HB) = VL == 16 ? 4 : 2 }; /* heads at a time: HB * 4 accumulators */
 
 /* p[i][0..63] = raw dot products of nh <= HB heads; vectors outside [lo, hi) are skipped. */
-static inline __attribute__((always_inline)) void
-KV(scores)(float p[][IG_KV_BLOCK], const float *q, const ELEM *k, int hd, int nh, int lo, int hi)
+static inline __attribute__((always_inline)) void KV(scores)(float p[][IG_KV_BLOCK], const float *q,
+                                                             const ELEM *k, const ELEM *v, int hd,
+                                                             int nh, int lo, int hi)
 {
     for (int j = lo / (4 * VL) * (4 * VL); j < hi; j += 4 * VL) {
         V s[KV(HB)][4];
-        for (int i = 0; i < nh; i++)
+        UNROLL
+        for (int i = 0; i < nh; i++) {
+            UNROLL
             for (int u = 0; u < 4; u++) s[i][u] = VZERO;
+        }
         for (int d = 0; d < hd; d++) {
             V kd[4];
+            UNROLL
+            for (int u = 0; u < 4; u++) {
+                _mm_prefetch((const char *)(v + d * IG_KV_BLOCK + j + u * VL), _MM_HINT_T1);
+            }
+            UNROLL
             for (int u = 0; u < 4; u++) kd[u] = LOADV(k + d * IG_KV_BLOCK + j + u * VL);
-            for (int i = 0; i < nh; i++)
+            UNROLL
+            for (int i = 0; i < nh; i++) {
+                UNROLL
                 for (int u = 0; u < 4; u++) s[i][u] = VFMA(VSET1(q[i * hd + d]), kd[u], s[i][u]);
+            }
         }
-        for (int i = 0; i < nh; i++)
+        UNROLL
+        for (int i = 0; i < nh; i++) {
+            UNROLL
             for (int u = 0; u < 4; u++) VSTORE(p[i] + j + u * VL, s[i][u]);
+        }
     }
 }
 
@@ -73,16 +89,26 @@ static inline __attribute__((always_inline)) void KV(values)(float *o, float p[]
                                                              int nh, int nv, int d, int lo, int hi)
 {
     V a[KV(HB)][4];
-    for (int i = 0; i < nh; i++)
+    UNROLL
+    for (int i = 0; i < nh; i++) {
+        UNROLL
         for (int u = 0; u < nv; u++) a[i][u] = VMUL(VLOAD(o + i * hd + d + u * VL), VSET1(c[i]));
+    }
     for (int j = lo; j < hi; j++) {
         V vj[4];
+        UNROLL
         for (int u = 0; u < nv; u++) vj[u] = LOADV(v + j * hd + d + u * VL);
-        for (int i = 0; i < nh; i++)
+        UNROLL
+        for (int i = 0; i < nh; i++) {
+            UNROLL
             for (int u = 0; u < nv; u++) a[i][u] = VFMA(VSET1(p[i][j]), vj[u], a[i][u]);
+        }
     }
-    for (int i = 0; i < nh; i++)
+    UNROLL
+    for (int i = 0; i < nh; i++) {
+        UNROLL
         for (int u = 0; u < nv; u++) VSTORE(o + i * hd + d + u * VL, a[i][u]);
+    }
 }
 
 static inline __attribute__((always_inline)) void KV(heads)(struct ig_attn *st, int h,
@@ -91,7 +117,7 @@ static inline __attribute__((always_inline)) void KV(heads)(struct ig_attn *st, 
                                                             int hi, float scale)
 {
     float p[KV(HB)][IG_KV_BLOCK], c[KV(HB)], *o = st->o + h * hd;
-    KV(scores)(p, q + h * hd, k, hd, nh, lo, hi);
+    KV(scores)(p, q + h * hd, k, v, hd, nh, lo, hi);
     for (int i = 0; i < nh; i++)
         c[i] = KV(soften)(p[i], st->m + h + i, st->l + h + i, lo, hi, scale);
     int d = 0;

@@ -34,6 +34,11 @@
 
 /* Q8_0: u8 * s8 pairs overflow vpmaddubsw's 16 bits, so bytes are widened: even
  * columns of each four in one vector, odd ones in another, then vpmaddwd. */
+static inline __m256i spread4_avx2(const void *p)
+{
+    return _mm256_broadcastd_epi32(_mm_loadu_si32(p));
+}
+
 struct q8_weights {
     __m256i even[8], odd[8];
 };
@@ -42,8 +47,9 @@ struct q8_acts {
     int32_t even[8], odd[8]; /* two int16 each */
 };
 
-static inline void unpack_q8_0(struct q8_weights *w, const uint8_t *p, int h)
+static inline void unpack_q8_0_avx2(struct q8_weights *w, const uint8_t *p, int h)
 {
+    UNROLL
     for (int k = 0; k < 8; k++) {
         const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(p + 64 * k) + h);
         w->even[k] = _mm256_and_si256(v, _mm256_set1_epi16(255));
@@ -51,30 +57,30 @@ static inline void unpack_q8_0(struct q8_weights *w, const uint8_t *p, int h)
     }
 }
 
-static inline void prepare_q8_0(struct q8_acts *a, const struct ig_xq *x)
+static inline void prepare_q8_0_avx2(struct q8_acts *a, const struct ig_xq *x)
 {
     const __m256i q = _mm256_loadu_si256((const void *)x->q);
     _mm256_storeu_si256((void *)a->even, _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8));
     _mm256_storeu_si256((void *)a->odd, _mm256_srai_epi16(q, 8));
 }
 
-static inline __m256i dot_q8_0(const struct q8_weights *w, const struct q8_acts *a)
+static inline __m256i dot_q8_0_avx2(const struct q8_weights *w, const struct q8_acts *a)
 {
     __m256i s0 = _mm256_setzero_si256(), s1 = s0;
-#pragma GCC unroll 8
+    UNROLL
     for (int k = 0; k < 8; k++) {
-        s0 = _mm256_add_epi32(s0, _mm256_madd_epi16(w->even[k], _mm256_set1_epi32(a->even[k])));
-        s1 = _mm256_add_epi32(s1, _mm256_madd_epi16(w->odd[k], _mm256_set1_epi32(a->odd[k])));
+        s0 = _mm256_add_epi32(s0, _mm256_madd_epi16(w->even[k], spread4_avx2(&a->even[k])));
+        s1 = _mm256_add_epi32(s1, _mm256_madd_epi16(w->odd[k], spread4_avx2(&a->odd[k])));
     }
     return _mm256_add_epi32(s0, s1);
 }
 
 #define FN(f)           f##_q8_0_avx2
 #define WEIGHTS         struct q8_weights
-#define UNPACK(w, p, h) unpack_q8_0(w, p, h)
+#define UNPACK(w, p, h) unpack_q8_0_avx2(w, p, h)
 #define ACTS            struct q8_acts
-#define PREPARE(a, x)   prepare_q8_0(a, x)
-#define DOT(w, a)       dot_q8_0(w, a)
+#define PREPARE(a, x)   prepare_q8_0_avx2(a, x)
+#define DOT(w, a)       dot_q8_0_avx2(w, a)
 #define TILE            544
 #define ZERO            128
 #include "panel_q_avx2.inc.h"
@@ -84,13 +90,10 @@ struct q4_weights {
     __m256i q[8];
 };
 
-struct q4_acts {
-    int32_t q[8]; /* four int8 each */
-};
-
-static inline void unpack_q4_0(struct q4_weights *w, const uint8_t *p, int h)
+static inline void unpack_q4_0_avx2(struct q4_weights *w, const uint8_t *p, int h)
 {
     const __m256i low = _mm256_set1_epi8(15);
+    UNROLL
     for (int k = 0; k < 4; k++) {
         const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(p + 64 * k) + h);
         w->q[2 * k] = _mm256_and_si256(v, low);
@@ -98,29 +101,24 @@ static inline void unpack_q4_0(struct q4_weights *w, const uint8_t *p, int h)
     }
 }
 
-static inline void prepare_q4_0(struct q4_acts *a, const struct ig_xq *x)
-{
-    memcpy(a->q, x->q, sizeof a->q);
-}
-
-static inline __m256i dot_q4_0(const struct q4_weights *w, const struct q4_acts *a)
+static inline __m256i dot_q4_0_avx2(const struct q4_weights *w, const struct ig_xq *x)
 {
     __m256i s0 = _mm256_setzero_si256(), s1 = s0;
-#pragma GCC unroll 4
+    UNROLL
     for (int k = 0; k < 8; k += 2) {
-        s0 = _mm256_add_epi16(s0, _mm256_maddubs_epi16(w->q[k], _mm256_set1_epi32(a->q[k])));
+        s0 = _mm256_add_epi16(s0, _mm256_maddubs_epi16(w->q[k], spread4_avx2(x->q + 4 * k)));
         s1 =
-            _mm256_add_epi16(s1, _mm256_maddubs_epi16(w->q[k + 1], _mm256_set1_epi32(a->q[k + 1])));
+            _mm256_add_epi16(s1, _mm256_maddubs_epi16(w->q[k + 1], spread4_avx2(x->q + 4 * k + 4)));
     }
     return _mm256_madd_epi16(_mm256_add_epi16(s0, s1), _mm256_set1_epi16(1));
 }
 
 #define FN(f)           f##_q4_0_avx2
 #define WEIGHTS         struct q4_weights
-#define UNPACK(w, p, h) unpack_q4_0(w, p, h)
-#define ACTS            struct q4_acts
-#define PREPARE(a, x)   prepare_q4_0(a, x)
-#define DOT(w, a)       dot_q4_0(w, a)
+#define UNPACK(w, p, h) unpack_q4_0_avx2(w, p, h)
+#define ACTS            const struct ig_xq *
+#define PREPARE(a, x)   (*(a) = (x))
+#define DOT(w, a)       dot_q4_0_avx2(w, *(a))
 #define TILE            288
 #define ZERO            8
 #include "panel_q_avx2.inc.h"

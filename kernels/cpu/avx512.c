@@ -33,16 +33,22 @@
 #define PAIR_BYTES       64
 #include "panel_float.inc.h"
 
+/* Four bytes from memory in every lane; through a register it would cost a shuffle. */
+static inline __m512i spread4_avx512(const void *p)
+{
+    return _mm512_broadcastd_epi32(_mm_loadu_si32(p));
+}
+
 static inline void unpack_q8_0_avx512(__m512i w[8], const uint8_t *p)
 {
-#pragma GCC unroll 8
+    UNROLL
     for (int k = 0; k < 8; k++) w[k] = _mm512_loadu_si512(p + 64 * k);
 }
 
 static inline void unpack_q4_0_avx512(__m512i w[8], const uint8_t *p)
 {
     const __m512i low = _mm512_set1_epi8(15);
-#pragma GCC unroll 4
+    UNROLL
     for (int k = 0; k < 4; k++) {
         const __m512i v = _mm512_loadu_si512(p + 64 * k);
         w[2 * k] = _mm512_and_si512(v, low);

@@ -22,7 +22,9 @@ static void FN(finish)(float y[IG_PANEL_ROWS], float acc[IG_FLOAT_PARTS][IG_PANE
 {
     for (int r = 0; r < IG_PANEL_ROWS; r += VL) {
         V s[8];
+        UNROLL
         for (int p = 0; p < 8; p++) s[p] = VADD(VLOAD(acc[p] + r), VLOAD(acc[p + 8] + r));
+        UNROLL
         for (int p = 0; p < 4; p++) s[p] = VADD(s[p], s[p + 4]);
         VSTORE(y + r, VADD(VADD(s[0], s[2]), VADD(s[1], s[3])));
     }
@@ -58,17 +60,19 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *w, const float *x, in
         for (int i = 0; i < FN(HALVES) * IG_FLOAT_PARTS / FN(GROUP); i++) {
             const int h = i % FN(HALVES), first = i / FN(HALVES) * FN(GROUP);
             V s[FN(GROUP)], a, b;
-#pragma GCC unroll 16
+            UNROLL
             for (int p = 0; p < FN(GROUP); p++) s[p] = VLOAD(acc[first + p] + h * VL);
             for (int j = c + first; j < end; j += IG_FLOAT_PARTS) {
-#pragma GCC unroll 16
+                UNROLL
                 for (int p = 0; p < FN(GROUP); p++) {
                     PAIR(w + (size_t)(j + p) * PAIR_BYTES, h, &a, &b);
                     s[p] = VFMA(a, VSET1(x[2 * (j + p)]), s[p]);
                     s[p] = VFMA(b, VSET1(x[2 * (j + p) + 1]), s[p]);
+                    PREFETCH(w + (size_t)(j + p) * PAIR_BYTES);
+                    if (PAIR_BYTES > 64) PREFETCH(w + (size_t)(j + p) * PAIR_BYTES + 64);
                 }
             }
-#pragma GCC unroll 16
+            UNROLL
             for (int p = 0; p < FN(GROUP); p++) VSTORE(acc[first + p] + h * VL, s[p]);
         }
     }
@@ -82,6 +86,7 @@ FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *w, const void *const *xs, int
 {
     float acc[FN(RB)][IG_FLOAT_PARTS][IG_PANEL_ROWS] = { { { 0 } } };
     const float *x[FN(RB)];
+    UNROLL
     for (int t = 0; t < rb; t++) x[t] = xs[t];
     const int pairs = cols / 2 / IG_FLOAT_PARTS * IG_FLOAT_PARTS;
     for (int c = 0; c < pairs; c += FN(CHUNK)) {
@@ -89,12 +94,16 @@ FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *w, const void *const *xs, int
         for (int i = 0; i < FN(HALVES) * IG_FLOAT_PARTS; i++) {
             const int h = i % FN(HALVES), p = i / FN(HALVES);
             V s[FN(RB)], a, b;
+            UNROLL
             for (int t = 0; t < rb; t++) s[t] = VLOAD(acc[t][p] + h * VL);
             for (int j = c + p; j < end; j += IG_FLOAT_PARTS) {
                 PAIR(w + (size_t)j * PAIR_BYTES, h, &a, &b);
+                UNROLL
                 for (int t = 0; t < rb; t++) s[t] = VFMA(a, VSET1(x[t][2 * j]), s[t]);
+                UNROLL
                 for (int t = 0; t < rb; t++) s[t] = VFMA(b, VSET1(x[t][2 * j + 1]), s[t]);
             }
+            UNROLL
             for (int t = 0; t < rb; t++) VSTORE(acc[t][p] + h * VL, s[t]);
         }
     }

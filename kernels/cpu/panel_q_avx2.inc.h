@@ -14,44 +14,69 @@
  */
 enum { FN(RB) = 32 }; /* rows whose parts stay in L1: 16 KiB */
 
-static inline void FN(step)(float *acc, const WEIGHTS *w, __m256 dw, const ACTS *a,
+static inline void FN(step)(float *acc, const WEIGHTS *w, __m256 dw, ACTS const *a,
                             const struct ig_xq *x)
 {
     const __m256i s = _mm256_add_epi32(DOT(w, a), _mm256_set1_epi32(-ZERO * x->sum));
     VSTORE(acc, VFMA(VMUL(dw, VSET1(x->d)), _mm256_cvtepi32_ps(s), VLOAD(acc)));
 }
 
+static void FN(finish)(float y[IG_PANEL_ROWS], float acc[IG_BLOCK_PARTS][IG_PANEL_ROWS])
+{
+    for (int r = 0; r < IG_PANEL_ROWS; r += VL) {
+        V s[4];
+        UNROLL
+        for (int i = 0; i < 4; i++) s[i] = VADD(VLOAD(acc[i] + r), VLOAD(acc[i + 4] + r));
+        VSTORE(y + r, VADD(VADD(s[0], s[2]), VADD(s[1], s[3])));
+    }
+}
+
+static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq *x, int nb)
+{
+    float acc[IG_BLOCK_PARTS][IG_PANEL_ROWS] = { { 0 } };
+    for (int b = 0; b < nb; b++, p += TILE) {
+        ACTS a;
+        PREPARE(&a, x + b);
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            WEIGHTS w;
+            UNPACK(&w, p + 32, h);
+            FN(step)(acc[b % IG_BLOCK_PARTS] + 8 * h, &w, VLOAD_F16(p + 16 * h), &a, x + b);
+        }
+        for (int i = 0; i < TILE; i += 64) PREFETCH(p + i);
+    }
+    FN(finish)(y, acc);
+}
+
+/* A tile is unpacked half by half, each half meeting all the rows. */
 static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                      int rb)
 {
     float acc[FN(RB)][IG_BLOCK_PARTS][IG_PANEL_ROWS];
     memset(acc, 0, (size_t)rb * sizeof acc[0]);
     for (int b = 0; b < nb; b++, p += TILE) {
-        WEIGHTS w[2];
-        UNPACK(&w[0], p + 32, 0);
-        UNPACK(&w[1], p + 32, 1);
-        const __m256 d0 = VLOAD_F16(p), d1 = VLOAD_F16(p + 16);
-        for (int t = 0; t < rb; t++) {
-            const struct ig_xq *xt = (const struct ig_xq *)x[t] + b;
-            float *to = acc[t][b % IG_BLOCK_PARTS];
-            ACTS a;
-            PREPARE(&a, xt);
-            FN(step)(to, &w[0], d0, &a, xt);
-            FN(step)(to + 8, &w[1], d1, &a, xt);
+        ACTS a[FN(RB)];
+        for (int t = 0; t < rb; t++) PREPARE(&a[t], (const struct ig_xq *)x[t] + b);
+        for (int h = 0; h < 2; h++) {
+            WEIGHTS w;
+            UNPACK(&w, p + 32, h);
+            const __m256 dw = VLOAD_F16(p + 16 * h);
+            for (int t = 0; t < rb; t++) {
+                FN(step)
+                (acc[t][b % IG_BLOCK_PARTS] + 8 * h, &w, dw, &a[t], (const struct ig_xq *)x[t] + b);
+            }
         }
     }
-    for (int t = 0; t < rb; t++) {
-        for (int r = 0; r < IG_PANEL_ROWS; r += VL) {
-            V s[4];
-            for (int i = 0; i < 4; i++) s[i] = VADD(VLOAD(acc[t][i] + r), VLOAD(acc[t][i + 4] + r));
-            VSTORE(y[t] + r, VADD(VADD(s[0], s[2]), VADD(s[1], s[3])));
-        }
-    }
+    for (int t = 0; t < rb; t++) FN(finish)(y[t], acc[t]);
 }
 
 static void FN(panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *const *x, int cols,
                       int n)
 {
+    if (n == 1) {
+        FN(one)(y[0], panel, x[0], cols / IG_QBLOCK);
+        return;
+    }
     for (int t = 0; t < n; t += FN(RB)) {
         FN(rows)(y + t, panel, x + t, cols / IG_QBLOCK, n - t < FN(RB) ? n - t : FN(RB));
     }

@@ -11,13 +11,11 @@
  */
 static inline __m512 FN(step)(__m512 acc, const __m512i w[8], __m512 dw, const struct ig_xq *x)
 {
-    int32_t q[8];
-    memcpy(q, x->q, sizeof q);
     __m512i s = _mm512_set1_epi32(-ZERO * x->sum), s1 = _mm512_setzero_si512();
-#pragma GCC unroll 4
+    UNROLL
     for (int k = 0; k < 4; k++) {
-        s = _mm512_dpbusd_epi32(s, w[k], _mm512_set1_epi32(q[k]));
-        s1 = _mm512_dpbusd_epi32(s1, w[k + 4], _mm512_set1_epi32(q[k + 4]));
+        s = _mm512_dpbusd_epi32(s, w[k], spread4_avx512(x->q + 4 * k));
+        s1 = _mm512_dpbusd_epi32(s1, w[k + 4], spread4_avx512(x->q + 4 * k + 16));
     }
     s = _mm512_add_epi32(s, s1);
     return VFMA(VMUL(dw, VSET1(x->d)), _mm512_cvtepi32_ps(s), acc);
@@ -33,18 +31,24 @@ static inline __m512 FN(tile)(__m512 acc, const uint8_t *p, const struct ig_xq *
 static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq *x, int nb)
 {
     __m512 acc[IG_BLOCK_PARTS];
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < IG_BLOCK_PARTS; i++) acc[i] = VZERO;
     int b = 0;
     for (; b + IG_BLOCK_PARTS <= nb; b += IG_BLOCK_PARTS, p += IG_BLOCK_PARTS * TILE) {
-#pragma GCC unroll 8
-        for (int i = 0; i < IG_BLOCK_PARTS; i++) acc[i] = FN(tile)(acc[i], p + i * TILE, x + b + i);
+        UNROLL
+        for (int i = 0; i < IG_BLOCK_PARTS; i++) {
+            UNROLL
+            for (int line = (i * TILE + 63) / 64; line * 64 < (i + 1) * TILE; line++) {
+                PREFETCH(p + line * 64);
+            }
+            acc[i] = FN(tile)(acc[i], p + i * TILE, x + b + i);
+        }
     }
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < IG_BLOCK_PARTS; i++) {
         if (b + i < nb) acc[i] = FN(tile)(acc[i], p + i * TILE, x + b + i);
     }
-#pragma GCC unroll 4
+    UNROLL
     for (int i = 0; i < 4; i++) acc[i] = VADD(acc[i], acc[i + 4]);
     VSTORE(y, VADD(VADD(acc[0], acc[2]), VADD(acc[1], acc[3])));
 }
@@ -68,6 +72,7 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
     }
     for (int t = 0; t < rb; t++) {
         __m512 *a = acc[t];
+        UNROLL
         for (int i = 0; i < 4; i++) a[i] = VADD(a[i], a[i + 4]);
         VSTORE(y[t], VADD(VADD(a[0], a[2]), VADD(a[1], a[3])));
     }

@@ -16,19 +16,19 @@ static float weight_f32(const void *panel, int r, int c)
     return ((const float *)panel)[(size_t)c * PR + (size_t)r];
 }
 
-static uint16_t half_at(const void *panel, int r, int c)
+static uint16_t half_weight(const void *panel, int r, int c)
 {
     return ((const uint16_t *)panel)[(size_t)(c / 2 * PR + r) * 2 + (size_t)(c % 2)];
 }
 
 static float weight_f16(const void *panel, int r, int c)
 {
-    return ig_fp16_to_f32(half_at(panel, r, c));
+    return ig_fp16_to_f32(half_weight(panel, r, c));
 }
 
 static float weight_bf16(const void *panel, int r, int c)
 {
-    return ig_bf16_to_f32(half_at(panel, r, c));
+    return ig_bf16_to_f32(half_weight(panel, r, c));
 }
 
 static void float_panel(weight_fn *weight, float (*y)[PR], const void *panel, const void *const *x,

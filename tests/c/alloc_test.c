@@ -24,13 +24,13 @@ extern void __libc_free(void *);
 static atomic_long count;
 static atomic_int counting;
 
+/* The sanitizers bring an allocator of their own; there the tests are skipped. */
+#ifndef __SANITIZE_ADDRESS__
 static void seen(void)
 {
     if (atomic_load(&counting)) atomic_fetch_add(&count, 1);
 }
 
-/* The sanitizers bring an allocator of their own; there the count is not taken. */
-#ifndef __SANITIZE_ADDRESS__
 void *malloc(size_t n)
 {
     seen();
@@ -113,6 +113,9 @@ static void plant(void)
 static void no_allocation(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    skip();
+#endif
     assert_int_equal(decode(NULL), 0);
 }
 

@@ -169,6 +169,9 @@ static void names_the_field(void **state)
     CHANGED("0,0,0,0,1,2,", "0,0,0,0,0,2,", "stated twice");
     CHANGED("0,0,0,0,1,2,", "0,0,0,0,1,1,", "twice in row");
     CHANGED("0.75", "nan,", "line 6:");
+    CHANGED("n_layer=2 n_expert=4 n_expert_used=2", "n_layer=999 n_expert=99 n_expert_used=99",
+            "rows: 10 for 3 tokens");
+    CHANGED("n_expert=4 n_expert_used=2", "n_expert=8192 n_expert_used=999", "top-k: want 1..256");
     CHANGED("n_expert=4", "n_expert=0", "experts: want");
     CHANGED("layer=1 e", "layer=2 e", "header: layer");
 }

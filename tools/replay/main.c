@@ -78,7 +78,8 @@ static int choose_rows(struct job *j)
 static void head(const struct options *o)
 {
     if (o->csv)
-        puts("sets,policy,pool_pct,slots,tokens,hit_pct,late_pct,mb_per_token,early,early_used,"
+        puts("predict,distance,least,bw_link_gbs,bw_mem_gbs,layer_us,sets,policy,pool_pct,slots,"
+             "tokens,hit_pct,late_pct,mb_per_token,early,early_used,"
              "early_lost,stall_ms,ms,tokens_per_s");
     else
         printf("%-8s %-22s %6s %6s %6s %6s %9s %9s %9s %9s\n", "sets", "policy", "pool%", "slots",
@@ -91,6 +92,10 @@ static void print(const struct options *o, const char *sets, const char *policy,
     const double n = r->tokens ? (double)r->tokens : 1, uses = r->uses ? (double)r->uses : 1;
     const double hit = 100 * (double)r->hits / uses, late = 100 * (double)r->late / uses;
     const double mb = r->bytes / n / 1e6, stall = 1e3 * r->stall / n, ms = 1e3 * r->seconds / n;
+    if (o->csv)
+        printf("%s,%u,%g,%g,%g,%g,", o->predict < 0 ? "none" : ig_predict_name[o->predict],
+               o->predict < 0 ? 0 : o->distance, (double)o->least, o->m.bw_link / 1e9,
+               o->m.bw_mem / 1e9, o->m.layer_s * 1e6);
     if (o->csv)
         printf("%s,%s,%g,%u,%llu,%.2f,%.2f,%.2f,%llu,%llu,%llu,%.3f,%.3f,%.2f\n", sets, policy,
                pool, slots, (unsigned long long)r->tokens, hit, late, mb,

@@ -51,9 +51,9 @@ void ig_predict_init(struct predictor *p, enum predict_kind kind, const struct t
     if (kind == PREDICT_HYBRID) {
         const size_t per = (size_t)(t->top_k + 1) * VOTE_LEVELS;
         p->cell = ig_zalloc(t->n_layer * (IG_MAX_DIST + 1) * per, sizeof *p->cell);
-        p->asked = ig_zalloc(t->n_layer, 1);
-        p->feature = ig_zalloc((size_t)t->n_layer * t->n_expert, sizeof *p->feature);
-        memset(p->asked, NOT_ASKED, t->n_layer);
+        p->asked = ig_zalloc(t->n_layer * (IG_MAX_DIST + 1), 1);
+        p->feature =
+            ig_zalloc((size_t)t->n_layer * (IG_MAX_DIST + 1) * t->n_expert, sizeof *p->feature);
     }
     for (uint32_t d = 1; kind == PREDICT_HISTORY && d <= max_dist && d <= IG_MAX_DIST; d++) {
         p->joint[d - 1] = ig_zalloc((size_t)t->n_layer * t->n_expert * t->n_expert, sizeof(float));
@@ -159,12 +159,17 @@ static struct cell *cells_of(const struct predictor *p, uint32_t layer, uint32_t
     return p->cell + ((size_t)layer * (IG_MAX_DIST + 1) + dist) * per;
 }
 
+static uint16_t *feature_of(const struct predictor *p, uint32_t layer, uint32_t dist)
+{
+    return p->feature + ((size_t)layer * (IG_MAX_DIST + 1) + dist) * p->t->n_expert;
+}
+
 /* Turns votes (in score) and next's experts into probabilities (in score). */
 static void weigh(struct predictor *p, uint32_t layer, uint32_t dist, const uint16_t *next_says,
                   uint32_t n)
 {
     const uint32_t experts = p->t->n_expert, k = p->t->top_k;
-    uint16_t *feature = p->feature + (size_t)layer * experts;
+    uint16_t *feature = feature_of(p, layer, dist);
     const struct cell *cell = cells_of(p, layer, dist);
 
     for (uint32_t e = 0; e < experts; e++) {
@@ -183,22 +188,23 @@ static void weigh(struct predictor *p, uint32_t layer, uint32_t dist, const uint
         p->score[e] = (c->chosen + 4 * prior) / (c->all + 4);
         if (p->score[e] < p->least) p->score[e] = 0;
     }
-    p->asked[layer] = (uint8_t)dist;
+    p->asked[layer * (IG_MAX_DIST + 1) + dist] = 1;
 }
 
 /* What became of the row's questions. */
 static void learn(struct predictor *p, uint32_t row)
 {
     const struct trace *t = p->t;
-    for (uint32_t l = 0; l < t->n_layer; l++) {
-        const uint16_t *chosen = t->expert + trace_at(t, row, l);
-        const uint16_t *feature = p->feature + (size_t)l * t->n_expert;
-        if (p->asked[l] == NOT_ASKED) continue;
-        struct cell *cell = cells_of(p, l, p->asked[l]);
+    for (uint32_t i = 0; i < t->n_layer * (IG_MAX_DIST + 1); i++) {
+        const uint32_t layer = i / (IG_MAX_DIST + 1), dist = i % (IG_MAX_DIST + 1);
+        const uint16_t *chosen = t->expert + trace_at(t, row, layer);
+        const uint16_t *feature = feature_of(p, layer, dist);
+        struct cell *cell = cells_of(p, layer, dist);
+        if (!p->asked[i]) continue;
+        p->asked[i] = 0;
         for (uint32_t e = 0; e < t->n_expert; e++) cell[feature[e]].all += 1;
         for (uint32_t k = 0; k < t->top_k; k++)
             if (chosen[k] != IG_NO_EXPERT) cell[feature[chosen[k]]].chosen += 1;
-        p->asked[l] = NOT_ASKED;
     }
 }
 

@@ -27,7 +27,7 @@ enum predict_kind {
 };
 extern const char *const ig_predict_name[N_PREDICT];
 
-enum { VOTE_LEVELS = 9, NOT_ASKED = 255 };
+enum { VOTE_LEVELS = 9 };
 struct cell {
     float chosen, all;
 };
@@ -42,8 +42,8 @@ struct predictor {
     int32_t previous; /* row before the one at hand, -1 */
     float least;
     struct cell *cell;         /* hybrid: [layer][dist 0..8][rank 0..k][vote level] */
-    uint8_t *asked;            /* [layer] distance asked for in this row, NOT_ASKED */
-    uint16_t *feature;         /* [layer][expert] which cell of the layer's and distance's */
+    uint8_t *asked;            /* [layer][dist] whether asked in this row */
+    uint16_t *feature;         /* [layer][dist][expert] which of the cells */
     float *joint[IG_MAX_DIST]; /* history: [layer][expert here][expert there] per distance 1.. */
     float *score;              /* [n_expert] scratch */
 };

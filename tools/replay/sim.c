@@ -26,7 +26,7 @@ struct sim {
     struct copy *queue;                   /* first is under way; demand stands in front */
     uint32_t n_queue;
     double *arrived; /* [n_slot] when its copy ended */
-    uint8_t *issued; /* [n_layer] predicted for this token */
+    int batch;       /* prompt rows go through: nothing is looked ahead for */
     struct ig_stride *stride;
 };
 
@@ -150,42 +150,62 @@ static double bytes_of(const struct sim *s, uint32_t layer)
     return (double)(b ? b : s->c->m.bytes);
 }
 
-/* Asks for the experts of every layer whose distance reaches back to `here` (-1: token start). */
-static void look_ahead(struct sim *s, uint32_t row, int here)
+static int among(const uint16_t *list, uint32_t n, uint32_t expert)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i] == expert) return 1;
+    return 0;
+}
+
+/* Drops the copies of a layer's experts that are not in `keep`, as far as they are not done. */
+static void cancel(struct sim *s, uint32_t layer, uint32_t from, const uint16_t *keep, uint32_t n)
+{
+    const uint32_t experts = s->c->t->n_expert;
+    for (uint32_t i = s->n_queue; i-- > from;)
+        if (s->queue[i].slot != NO_SLOT && s->queue[i].id / experts == layer &&
+            !among(keep, n, s->queue[i].id % experts))
+            ig_xcache_drop(&s->cache, link_take(s, i).slot);
+}
+
+/* Behind the copies of nearer layers, before those of farther ones. */
+static void queue_early(struct sim *s, int slot, uint32_t layer)
+{
+    uint32_t at = s->n_queue;
+    while (at && s->queue[at - 1].slot != NO_SLOT &&
+           s->queue[at - 1].id / s->c->t->n_expert > layer)
+        at--;
+    link_insert(s, at, (struct copy){ slot, s->cache.slot[slot].id, bytes_of(s, layer) });
+}
+
+/* Asks for the experts of every layer whose distance reaches back to `here` (-1: token start),
+ * again at each nearer layer: what a nearer prediction no longer names is cancelled.  The first
+ * `front` copies of the queue are demand. */
+static void look_ahead(struct sim *s, uint32_t row, int here, uint32_t front)
 {
     const struct sim_conf *c = s->c;
     for (int l = here + 1; c->predictor && l < (int)c->t->n_layer; l++) {
         const int dist = s->stride ? s->stride[l].s : (int)c->distance;
+        const uint32_t layer = (uint32_t)l;
         uint16_t want[MAX_K];
         int pinned[MAX_K];
-        if (s->issued[l] || l - dist > here) continue;
-        s->issued[l] = 1;
+        if (l - dist > here) continue;
 
-        uint32_t n = ig_predict(c->predictor, row, (uint32_t)l, (uint32_t)(l - here), want);
+        uint32_t n = ig_predict(c->predictor, row, layer, (uint32_t)(l - here), want);
         if (c->width && n > c->width) n = c->width;
+        cancel(s, layer, front, want, n);
         uint32_t n_pinned = 0;
         for (uint32_t i = 0; i < n; i++) {
-            const int slot = ig_xcache_find(&s->cache, (uint32_t)l, want[i]);
-            ig_xcache_predict(&s->cache, (uint32_t)l, want[i]);
+            const int slot = ig_xcache_find(&s->cache, layer, want[i]);
+            ig_xcache_predict(&s->cache, layer, want[i]);
             if (slot >= 0) ig_xcache_pin(&s->cache, pinned[n_pinned++] = slot);
         }
         for (uint32_t i = 0; c->prefetch && i < n; i++) {
-            if (ig_xcache_find(&s->cache, (uint32_t)l, want[i]) >= 0) continue;
-            const int slot = ig_xcache_claim(&s->cache, (uint32_t)l, want[i], 1);
-            if (slot < 0) continue;
-            link_insert(s, s->n_queue,
-                        (struct copy){ slot, s->cache.slot[slot].id, bytes_of(s, (uint32_t)l) });
+            if (ig_xcache_find(&s->cache, layer, want[i]) >= 0) continue;
+            const int slot = ig_xcache_claim(&s->cache, layer, want[i], 1);
+            if (slot >= 0) queue_early(s, slot, layer);
         }
         while (n_pinned) ig_xcache_unpin(&s->cache, pinned[--n_pinned]);
     }
-}
-
-/* Predicted for this layer, not chosen, not yet here: no use in going on. */
-static void cancel(struct sim *s, uint32_t layer, uint32_t from)
-{
-    for (uint32_t i = s->n_queue; i-- > from;)
-        if (s->queue[i].slot != NO_SLOT && s->queue[i].id / s->c->t->n_expert == layer)
-            ig_xcache_drop(&s->cache, link_take(s, i).slot);
 }
 
 static void feedback(struct sim *s, uint32_t layer, int slot, int was_early)
@@ -255,8 +275,8 @@ static void layer_step(struct sim *s, uint32_t row, uint32_t layer, struct sim_r
     for (uint32_t i = 0; i < t->top_k; i++) used += t->expert[at + i] != IG_NO_EXPERT;
     if (s->c->policy) {
         copies = demand(s, t->expert + at, t->weight + at, layer, pinned, &n_pinned, &late);
-        cancel(s, layer, copies);
-        look_ahead(s, row, (int)layer);
+        cancel(s, layer, copies, NULL, 0); /* predicted, but not chosen */
+        if (!s->batch) look_ahead(s, row, (int)layer, copies);
     } else {
         for (; copies < used; copies++)
             link_insert(s, copies, (struct copy){ NO_SLOT, 0, bytes_of(s, layer) });
@@ -294,7 +314,6 @@ static void sim_init(struct sim *s, const struct sim_conf *c)
     *s = (struct sim){ .c = c, .bw = c->m.bw_link };
     s->queue = ig_zalloc(c->g.n_slot + 2 * (size_t)MAX_K, sizeof *s->queue);
     s->arrived = ig_zalloc(c->g.n_slot, sizeof *s->arrived);
-    s->issued = ig_zalloc(layers, 1);
     if (c->policy) {
         const size_t bytes = ig_xcache_bytes(&c->g, c->policy, c->arg);
         s->mem = aligned_alloc(64, bytes);
@@ -336,10 +355,10 @@ static void batch_step(struct sim *s, uint32_t at, uint32_t n, struct sim_result
     const int slow = c->m.drop > 0 && share >= c->m.drop_from && share < c->m.drop_to;
 
     s->bw = c->m.bw_link / (slow ? c->m.drop : 1);
-    memset(s->issued, n > 1, t->n_layer);
+    s->batch = n > 1;
     for (uint32_t i = at; c->policy && i < at + n; i++)
         ig_xcache_token(&s->cache, t->token ? t->token[c->rows->row[i]] : -1);
-    if (c->policy) look_ahead(s, c->rows->row[at], -1);
+    if (c->policy && n == 1) look_ahead(s, c->rows->row[at], -1, 0);
     for (uint32_t l = 0; l < t->n_layer; l++)
         for (uint32_t i = at; i < at + n; i++) {
             if (n > 1 && c->policy) ig_xcache_row(&s->cache, at + n - 1 - i);
@@ -385,7 +404,6 @@ void ig_sim(const struct sim_conf *c, struct sim_result *out)
     }
     free(s.queue);
     free(s.arrived);
-    free(s.issued);
     free(s.stride);
     free(s.mem);
 }

@@ -290,6 +290,10 @@ static int build(struct trace *t, struct line *line, size_t n)
         rows += !b || a->turn != b->turn || a->phase != b->phase || a->step != b->step;
         t->n_doc += !b || a->turn != b->turn;
     }
+    /* A token names most of its layers and ranks; a file that does not asks for memory only. */
+    if ((uint64_t)rows * t->n_layer * t->top_k > 16 * (uint64_t)n + 4096)
+        return fail(t, "rows: %zu for %u tokens of %u layers x %u experts", n, rows, t->n_layer,
+                    t->top_k);
     if (shape_ok(t, rows) || allocate(t, rows)) return -1;
     t->doc = calloc(t->n_doc, sizeof *t->doc);
     if (!t->doc) return fail(t, "not enough memory");

@@ -1,5 +1,13 @@
-/* verify.c -- see verify.h. */
-#include "verify.h"
+/* pack_verify.h -- is a weights file what its checkpoint says?
+ *
+ * Reads both sides on its own: the weights file through wfile.h and
+ * ig_panel_row, the checkpoint through its reader, with the row order and the
+ * rounding of each value worked out again.  Compiled against generated tables.
+ */
+#ifndef IG_TEST_PACK_VERIFY_H
+#define IG_TEST_PACK_VERIFY_H
+
+#include "ckpt.h"
 #include "wfile.h"
 
 #include <stdio.h>
@@ -9,8 +17,8 @@
 #include "../../kernels/panel.h"
 #include "tables.h"
 
-static char text[2048];
-static struct ig_why why;
+static char verify_text[2048];
+static struct ig_why verify_why;
 static unsigned char *data, *seen; /* the data section; 1: a value of the plan is there */
 
 static const char *name_of(const struct ig_ckpt *c, enum ig_role role, int layer, int expert,
@@ -76,7 +84,8 @@ static const char *check_rows(const struct ig_ckpt *c, enum ig_role role, int la
         memset(want, 0, (size_t)cols * 4);
         if (r < m->rows) {
             const uint64_t from_row = first + permuted(c, role, r);
-            if (ig_ckpt_read(c, t, row, from_row * row_bytes, row_bytes, &why)) bad = why.text;
+            if (ig_ckpt_read(c, t, row, from_row * row_bytes, row_bytes, &verify_why))
+                bad = verify_why.text;
             ig_row_to_f32(from, want, row, cols);
             if (from != to) {
                 ig_row_from_f32(to, turned, want, cols);
@@ -85,9 +94,9 @@ static const char *check_rows(const struct ig_ckpt *c, enum ig_role role, int la
         }
         for (int k = 0; k < cols && !bad; k++) {
             if (want[k] == got[k]) continue; /* 0 and -0 may differ in padding only */
-            snprintf(text, sizeof text, "%s: row %u, column %d: want %g, got %g", t->name, r, k,
-                     (double)want[k], (double)got[k]);
-            bad = text;
+            snprintf(verify_text, sizeof verify_text, "%s: row %u, column %d: want %g, got %g",
+                     t->name, r, k, (double)want[k], (double)got[k]);
+            bad = verify_text;
         }
     }
     free(row);
@@ -104,7 +113,7 @@ static const char *check_norm(const struct ig_ckpt *c, enum ig_role role, int la
     const struct ig_tensor *t = ig_ckpt_find(c, name_of(c, role, layer, -1, 0));
 
     if (!t) return "a norm is missing";
-    if (ig_ckpt_read(c, t, row, 0, t->bytes, &why)) return why.text;
+    if (ig_ckpt_read(c, t, row, 0, t->bytes, &verify_why)) return verify_why.text;
     ig_row_to_f32((enum ig_fmt)t->fmt, want, row, IG_N_EMBD);
     memset(seen + off, 1, sizeof want);
     return memcmp(want, data + off, sizeof want) ? t->name : NULL;
@@ -138,21 +147,24 @@ static const char *check_all(const struct ig_ckpt *c)
     return bad;
 }
 
-const char *verify(const char *weights, const struct ig_ckpt *c)
+/* NULL, or what differs first.  c NULL: only the checksums. */
+static const char *verify(const char *weights, const struct ig_ckpt *c)
 {
     struct ig_wfile f;
     const char *bad = NULL;
 
-    if (ig_wfile_open(&f, weights, IG_LAYOUT_HASH, &why)) return why.text;
+    if (ig_wfile_open(&f, weights, IG_LAYOUT_HASH, &verify_why)) return verify_why.text;
     data = malloc(IG_DATA_BYTES);
     seen = calloc(IG_DATA_BYTES, 1);
-    if (f.h.data.bytes != IG_DATA_BYTES || ig_wfile_read(&f, data, 0, IG_DATA_BYTES, &why))
+    if (f.h.data.bytes != IG_DATA_BYTES || ig_wfile_read(&f, data, 0, IG_DATA_BYTES, &verify_why))
         bad = "the data section cannot be read";
     for (uint32_t i = 0; i < f.h.n_block && !bad; i++)
-        if (ig_wfile_check(&f, i, data + f.blocks[i].off, &why)) bad = why.text;
+        if (ig_wfile_check(&f, i, data + f.blocks[i].off, &verify_why)) bad = verify_why.text;
     if (!bad && c) bad = check_all(c);
     free(data);
     free(seen);
     ig_wfile_close(&f);
     return bad;
 }
+
+#endif
