@@ -70,7 +70,7 @@ local function replay(m, g, lru, trace)
       end
     end
     if one > 2 ^ 900 then
-      for id, h in pairs(heat) do heat[id] = h * 2.0 ^ -900 end
+      for id = 0, m.n_layer * m.n_expert - 1 do heat[id] = heat[id] and heat[id] * 2.0 ^ -900 end
       one = one * 2.0 ^ -900
     end
   end

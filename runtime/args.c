@@ -88,6 +88,11 @@ static const struct arg table[] = {
     { "-s", "--seed", IG_CMD_BENCH, U64, AT(seed), 0, 0, "1", "N",
       "seed of the random token ids" },
 
+    { "--route", NULL, IG_CMD_BENCH, TEXT, AT(route), 0, 0, NULL, "FILE",
+      "decode with the expert choices recorded in this trace in place of the routers'" },
+    { "--stats", "-v", WORKS, SWITCH, AT(stats), 0, 0, NULL, NULL,
+      "show the expert cache's counters at the end, layer by layer" },
+
     { "-o", "--output", IG_CMD_PACK, TEXT, AT(out), 0, 0, NULL, "FILE",
       "write the weights file FILE" },
     { "--embed", NULL, IG_CMD_PACK, TEXT, AT(embed), 0, 0, NULL, "FILE",

@@ -53,6 +53,8 @@ struct ig_opts {
     int greedy; /* -1: not given */
 
     int bench_prompt, bench_gen, repetitions;
+    const char *route;
+    int stats;
     int no_load;
 };
 

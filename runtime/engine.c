@@ -177,6 +177,11 @@ void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap)
 {
     e->tap = tap ? *tap : (struct ig_tap){ 0 };
 }
+void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight)
+{
+    e->force_expert = expert;
+    e->force_weight = weight;
+}
 int ig_threads(const struct ig_engine *e) { return e->team.n; }
 int ig_n_ctx(const struct ig_engine *e) { return e->n_ctx; }
 const struct ig_wfile *ig_weights(const struct ig_engine *e) { return &e->file; }

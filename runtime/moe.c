@@ -29,6 +29,17 @@ static void choose(struct ig_engine *e, int row)
     ig_kern.softmax(weight, IG_N_EXPERT_USED);
 }
 
+/* Rows [lo, hi) take recorded choices in place of the router's. */
+static void force(struct ig_engine *e, int layer, int lo, int hi)
+{
+    const size_t k = IG_N_EXPERT_USED;
+    for (int t = lo; t < hi; t++) {
+        const size_t at = ((size_t)t * IG_N_LAYER + (size_t)layer) * k;
+        memcpy(ig_topk_id(e, t), e->force_expert + at, k * sizeof(int32_t));
+        memcpy(ig_topk_w(e, t), e->force_weight + at, k * sizeof(float));
+    }
+}
+
 /* ROUTE: start[IG_N_EXPERT + 1], then (row * k + rank) grouped by expert, rows ascending. */
 static int32_t *route_start(struct ig_engine *e) { return IG_BUF(e, ROUTE, int32_t); }
 static int32_t *route_slot(struct ig_engine *e) { return route_start(e) + IG_N_EXPERT + 1; }
@@ -209,6 +220,7 @@ static void router(struct ig_worker *w, const struct ig_layer *l)
     ig_team_wait(&e->team);
     ig_team_share(&e->team, w->tid, n, &lo, &hi);
     for (int t = lo; t < hi; t++) choose(e, t);
+    if (e->force_expert) force(e, (int)(l - ig_layers), lo, hi);
     ig_team_wait(&e->team);
     if (w->tid == 0) {
         group_by_expert(e);

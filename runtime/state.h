@@ -46,6 +46,8 @@ struct ig_engine {
     const unsigned char *slab[IG_N_EXPERT];    /* of active experts: where their weights are now */
 
     struct ig_tier tier;
+    const int32_t *force_expert; /* ig_set_choices */
+    const float *force_weight;
 
     uint32_t kv_table[IG_N_SEQ][IG_N_KV_BLOCK / IG_N_SEQ]; /* position / 64 -> KV block */
 };

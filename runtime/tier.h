@@ -59,6 +59,7 @@ struct ig_tier {
 
     struct ig_tier_count count[IG_TIER_PHASES][IG_N_LAYER];
     uint64_t steps[IG_TIER_PHASES];
+    struct ig_mover_count before; /* what the mover had counted at the last reset */
 };
 
 #else

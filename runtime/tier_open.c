@@ -99,7 +99,8 @@ static enum ig_err choose(struct ig_engine *e, struct ig_why *why)
     enum ig_err err = start(e, (int)IG_COPY_WAY, why);
     if (err != IG_OK) return err;
     t->direct_bw = try_reading(e);
-    if (IG_COPY_WAY != IG_COPY_AUTO || ig_memory_left() < IG_DATA_BYTES - IG_RESIDENT_BYTES) return IG_OK;
+    if (IG_COPY_WAY != IG_COPY_AUTO || ig_memory_left() < IG_DATA_BYTES - IG_RESIDENT_BYTES)
+        return IG_OK;
     stop(t);
     err = start(e, IG_COPY_CACHED, why);
     if (err != IG_OK) return err;

@@ -1,0 +1,21 @@
+/* route.h -- recorded expert choices, fed to the engine token by token (bench --route). */
+#ifndef IG_ROUTE_H
+#define IG_ROUTE_H
+
+#include "engine.h"
+#include "trace.h"
+
+struct ig_route {
+    struct trace t;
+    uint32_t row;    /* the next one */
+    int32_t *expert; /* of the row at hand, all layers */
+    float *weight;
+};
+
+/* The trace's experts and top-k must be the model's; layers repeat when the model has more. */
+enum ig_err ig_route_open(struct ig_route *r, const char *path, struct ig_why *why);
+void ig_route_close(struct ig_route *r);
+/* The next row's choices become the engine's; after the last row comes the first. */
+void ig_route_next(struct ig_route *r, struct ig_engine *e);
+
+#endif
