@@ -74,7 +74,7 @@ local function buffers(m, formats, layout, size)
     { "XCACHE", tier.table_bytes or 0 },
     { "YD",     when(waves, picked * up16(m.n_embd) * F32) },
     { "RLP",    when(tier.kind == "disk" and tier.predictor == "next_router",
-                     up16(m.n_expert) * F32 + m.n_embd * F32 + xq(m.n_embd)) },
+                     up16(m.n_expert) * F32) },
     { "LN",     size.logit_rows * m.n_embd * F32 },
     { "LNQ",    when(quant.is_block(formats.output), size.logit_rows * xq(m.n_embd)) },
     { "LOGITS", size.logit_rows * up16(m.n_vocab) * F32 },

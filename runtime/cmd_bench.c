@@ -87,7 +87,7 @@ static double decode_once(struct bench *b)
         if (b->o->route) ig_route_next(&b->route, b->e);
         ig_gen_step(&gen, b->ids[i]);
     }
-    ig_set_choices(b->e, NULL, NULL);
+    ig_set_choices(b->e, NULL, NULL, NULL);
     return 1e3 * (ig_seconds() - t0) / n;
 }
 

@@ -177,8 +177,10 @@ void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap)
 {
     e->tap = tap ? *tap : (struct ig_tap){ 0 };
 }
-void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight)
+void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight,
+                    const int32_t *predicted)
 {
+    e->force_predicted = predicted;
     e->force_expert = expert;
     e->force_weight = weight;
 }

@@ -46,8 +46,10 @@ struct ig_tap {
 void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap); /* NULL: none */
 
 /* Choices that take the place of the routers' until set again (bench --route): expert and weight
- * [row][IG_N_LAYER][IG_N_EXPERT_USED]; NULL: the routers'. */
-void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight);
+ * [row][IG_N_LAYER][IG_N_EXPERT_USED]; NULL: the routers'.  predicted: what a predictor says of a
+ * row, [distance 0..8][IG_N_LAYER][IG_N_EXPERT_USED], -1 none; NULL: the plan's predictor. */
+void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight,
+                    const int32_t *predicted);
 
 int ig_threads(const struct ig_engine *e);
 int ig_n_ctx(const struct ig_engine *e);
@@ -65,7 +67,9 @@ struct ig_expert_stats {
     uint64_t bytes;                         /* copied, of all layers and both phases */
     double stall_s;                         /* a thread, on average */
     double copy_busy_s;                     /* with a copy under way; of both phases together */
-    double stride;
+    double stride;                          /* layers that prefetch looks ahead, mean */
+    double ahead_gain;                      /* by its own measure: time of a step without over with */
+    uint64_t steps_ahead;                   /* steps with prefetch on */
 };
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer);
 void ig_expert_stats_reset(struct ig_engine *e);

@@ -283,6 +283,9 @@ void ig_moe(struct ig_worker *w, int layer)
         return;
     }
 #endif
+#if IG_MEM_RLP_BYTES
+    if (e->batch->n == 1) ig_tier_ahead(w, layer);
+#endif
     hidden(w, l, 0, e->n_active);
     ig_team_wait(&e->team);
     if (e->batch->n == 1) {

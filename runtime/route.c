@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+enum { PREDICTED = (IG_MAX_DIST + 1) * IG_N_LAYER * IG_N_EXPERT_USED };
+
 enum ig_err ig_route_open(struct ig_route *r, const char *path, struct ig_why *why)
 {
     *r = (struct ig_route){ .row = 0 };
@@ -18,7 +20,8 @@ enum ig_err ig_route_open(struct ig_route *r, const char *path, struct ig_why *w
     }
     r->expert = malloc(sizeof *r->expert * IG_N_LAYER * IG_N_EXPERT_USED);
     r->weight = malloc(sizeof *r->weight * IG_N_LAYER * IG_N_EXPERT_USED);
-    if (r->expert && r->weight) return IG_OK;
+    if (r->t.predicted) r->predicted = malloc(sizeof *r->predicted * PREDICTED);
+    if (r->expert && r->weight && !r->t.predicted == !r->predicted) return IG_OK;
     ig_route_close(r);
     return ig_fail(why, IG_NO_MEM, "%s: no memory for a row", path);
 }
@@ -28,7 +31,25 @@ void ig_route_close(struct ig_route *r)
     ig_trace_free(&r->t);
     free(r->expert);
     free(r->weight);
+    free(r->predicted);
     *r = (struct ig_route){ .row = 0 };
+}
+
+/* Each distance takes the nearest stored one that is not shorter, else the longest. */
+static void predicted(struct ig_route *r)
+{
+    const size_t cells = (size_t)r->t.n_row * r->t.n_layer * r->t.top_k;
+    for (uint32_t d = 0; d <= IG_MAX_DIST; d++) {
+        uint32_t i = 0;
+        while (i + 1 < r->t.n_dist && r->t.dist[i] < d) i++;
+        for (uint32_t l = 0; l < IG_N_LAYER; l++)
+            for (uint32_t k = 0; k < IG_N_EXPERT_USED; k++) {
+                const uint16_t x =
+                    r->t.predicted[i * cells + trace_at(&r->t, r->row, l % r->t.n_layer) + k];
+                r->predicted[(d * IG_N_LAYER + l) * IG_N_EXPERT_USED + k] =
+                    x == IG_NO_EXPERT ? -1 : x;
+            }
+    }
 }
 
 void ig_route_next(struct ig_route *r, struct ig_engine *e)
@@ -42,6 +63,7 @@ void ig_route_next(struct ig_route *r, struct ig_engine *e)
             r->weight[l * IG_N_EXPERT_USED + k] = r->t.weight[from + k];
         }
     }
+    if (r->predicted) predicted(r);
     r->row = (r->row + 1) % r->t.n_row;
-    ig_set_choices(e, r->expert, r->weight);
+    ig_set_choices(e, r->expert, r->weight, r->predicted);
 }

@@ -10,6 +10,7 @@ struct ig_route {
     uint32_t row;    /* the next one */
     int32_t *expert; /* of the row at hand, all layers */
     float *weight;
+    int32_t *predicted; /* the trace's stored predictions, NULL: none */
 };
 
 /* The trace's experts and top-k must be the model's; layers repeat when the model has more. */

@@ -48,6 +48,7 @@ struct ig_engine {
     struct ig_tier tier;
     const int32_t *force_expert; /* ig_set_choices */
     const float *force_weight;
+    const int32_t *force_predicted;
 
     uint32_t kv_table[IG_N_SEQ][IG_N_KV_BLOCK / IG_N_SEQ]; /* position / 64 -> KV block */
 };
@@ -125,6 +126,7 @@ void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, cons
                int n, float *y, size_t y_stride);
 void ig_attention(struct ig_worker *w, int layer);
 void ig_moe(struct ig_worker *w, int layer);
+void ig_tier_ahead(struct ig_worker *w, int layer); /* tier_ahead.c; one row only */
 
 /* Start-up: one line that says in what way this run is less than planned. */
 void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)

@@ -88,8 +88,14 @@ static void use(struct ig_engine *e, int layer)
         const int32_t *id = ig_topk_id(e, t);
         const float *weight = ig_topk_w(e, t);
         if (n > 1) ig_xcache_row(c, (uint32_t)(n - 1 - t));
-        for (int k = IG_N_EXPERT_USED; k-- > 0;)
+        for (int k = IG_N_EXPERT_USED; k-- > 0;) {
+#if IG_MEM_RLP_BYTES
+            if (n == 1)
+                ig_ahead_feedback(&e->tier, layer,
+                                  ig_xcache_find(c, (uint32_t)layer, (uint32_t)id[k]));
+#endif
             ig_xcache_use(c, (uint32_t)layer, (uint32_t)id[k], weight[k]);
+        }
     }
 }
 
@@ -206,6 +212,12 @@ void ig_tier_layer(struct ig_engine *e, int layer)
     order(e, layer, chosen, n);
     claim(e);
     first_wave(e);
+#if IG_MEM_RLP_BYTES
+    if (e->batch->n == 1) {
+        ig_ahead_cancel(t, layer);
+        ig_ahead_targets(t, layer);
+    }
+#endif
 }
 
 void ig_tier_next(struct ig_engine *e)
@@ -224,6 +236,9 @@ void ig_tier_batch(struct ig_engine *e)
     struct ig_tier *t = &e->tier;
     t->phase = e->batch->n == 1 ? IG_TIER_DECODE : IG_TIER_PREFILL;
     t->steps[t->phase]++;
+#if IG_MEM_RLP_BYTES
+    ig_ahead_step(t, e->batch->n == 1);
+#endif
     for (int i = 0; i < e->batch->n; i++) ig_xcache_token(&t->cache, e->batch->token[i]);
 }
 

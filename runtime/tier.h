@@ -34,8 +34,25 @@ struct ig_tier_count {
 
 enum { IG_TIER_PREFILL, IG_TIER_DECODE, IG_TIER_PHASES };
 
+enum { IG_AHEAD_TARGETS = 4, IG_AHEAD_MOST = 64 };
+
+/* Prediction and prefetch (tier_ahead.c); thread 0 writes. */
+struct ig_ahead {
+    struct ig_stride stride[IG_N_LAYER];
+    uint8_t issued[IG_N_LAYER];             /* asked for in this step */
+    int n_target, target[IG_AHEAD_TARGETS]; /* layers to predict now */
+    int on, decode;
+    uint32_t step;
+    double began, layer_began; /* seconds: of the step, of the layer */
+    double trial_s[2];         /* with prefetch, without */
+    uint32_t trial_n[2], trials;
+    double gain; /* time of a step without over with, of the last trial */
+    uint64_t steps_on;
+};
+
 struct ig_tier {
     struct ig_xcache cache;
+    struct ig_ahead ahead;
     struct ig_mover mover;
     struct ig_copy copy;
     struct ig_copy_file_how how;
@@ -80,6 +97,11 @@ void ig_tier_close(struct ig_engine *e);
 #if IG_MEM_SLOTS_BYTES
 /* The move, not yet submitted, of an expert into a slot. */
 struct ig_move *ig_tier_prepare(struct ig_engine *e, int layer, int expert, int slot);
+void ig_ahead_init(struct ig_tier *t);
+void ig_ahead_step(struct ig_tier *t, int decode);
+void ig_ahead_feedback(struct ig_tier *t, int layer, int slot); /* before the use is counted */
+void ig_ahead_targets(struct ig_tier *t, int layer);
+void ig_ahead_cancel(struct ig_tier *t, int layer);
 void ig_tier_batch(struct ig_engine *e);            /* a batch begins */
 void ig_tier_layer(struct ig_engine *e, int layer); /* thread 0: rows are grouped by expert */
 void ig_tier_next(struct ig_engine *e);             /* thread 0: the wave is done, on to the next */

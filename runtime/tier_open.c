@@ -136,6 +136,9 @@ enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig
     report(e);
     for (int i = 0; i < IG_N_SLOT + IG_N_SPARE; i++) t->move[i].state = IG_MOVE_NONE;
     t->poison = o->poison;
+#if IG_MEM_RLP_BYTES
+    ig_ahead_init(t);
+#endif
     if (o->poison) memset(e->mem + IG_MEM_SLOTS_OFF, 0xff, IG_MEM_SLOTS_BYTES);
     return IG_OK;
 }

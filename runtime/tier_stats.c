@@ -30,9 +30,17 @@ struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int laye
     s.steps = e->tier.steps[decode ? IG_TIER_DECODE : IG_TIER_PREFILL];
     for (int l = 0; l < IG_N_LAYER; l++)
         if (layer < 0 || l == layer) add_layer(&s, e, decode, l);
+#if IG_MEM_RLP_BYTES
+    if (layer >= 0) s.stride = e->tier.ahead.stride[layer].s;
+#endif
     if (layer >= 0) return s;
     ig_mover_counts(&e->tier.mover, &m);
     s.bytes = m.bytes - e->tier.before.bytes;
+#if IG_MEM_RLP_BYTES
+    for (int l = 0; l < IG_N_LAYER; l++) s.stride += (double)e->tier.ahead.stride[l].s / IG_N_LAYER;
+    s.ahead_gain = e->tier.ahead.gain;
+    s.steps_ahead = e->tier.ahead.steps_on;
+#endif
     s.copy_busy_s = m.busy_s - e->tier.before.busy_s;
     return s;
 }
@@ -121,6 +129,13 @@ void ig_expert_table(struct ig_engine *e, int decode, void (*show)(const char *t
              (double)s.bytes / 1e6, s.copy_busy_s > 0 ? (double)s.bytes / s.copy_busy_s / 1e9 : 0,
              (unsigned long long)s.steps);
     show(text);
+    if (!decode || s.ahead_gain <= 0) return;
+    snprintf(text, sizeof text,
+             "prefetch on in %llu steps; by its own trial a step takes %.1f %% %s with it",
+             (unsigned long long)s.steps_ahead,
+             100 * (s.ahead_gain > 1 ? 1 - 1 / s.ahead_gain : 1 / s.ahead_gain - 1),
+             s.ahead_gain > 1 ? "less" : "more");
+    show(text);
 }
 
 static json_t *one_json(const struct ig_expert_stats *s)
@@ -143,7 +158,9 @@ json_t *ig_expert_json(struct ig_engine *e, int decode)
         const struct ig_expert_stats one = ig_expert_stats(e, decode, l);
         json_array_append_new(layers, one_json(&one));
     }
-    return json_pack("{s:o, s:o, s:o, s:I, s:f, s:I}", "units", units, "all", one_json(&s),
-                     "layers", layers, "copied_bytes", (json_int_t)s.bytes, "copy_busy_s",
-                     s.copy_busy_s, "steps", (json_int_t)s.steps);
+    return json_pack("{s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:f}", "units", units, "all",
+                     one_json(&s), "layers", layers, "copied_bytes", (json_int_t)s.bytes,
+                     "copy_busy_s", s.copy_busy_s, "steps", (json_int_t)s.steps,
+                     "steps_with_prefetch", (json_int_t)s.steps_ahead, "prefetch_gain",
+                     s.ahead_gain);
 }

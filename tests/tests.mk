@@ -29,7 +29,7 @@ ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0
 endif
 
 # Experts behind two slots a layer, the fewest there can be; behind half; behind all; in the page cache.
-ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=direct policy=echo-admit
+ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=direct policy=echo-admit predictor=next_router
 ENGINE_tier-half         := tests/data/tiny-mixtral.gguf experts_ram=50 sets=1 predictor=next_router
 ENGINE_tier-all          := tests/data/tiny-mixtral.gguf experts_ram=100 io=plain policy=lru
 ENGINE_tier-mmap         := tests/data/tiny-mixtral.gguf tier=mmap

@@ -131,6 +131,34 @@ static void test_policies(void **state)
     ig_engine_close(e);
 }
 
+/* Prefetch off, on, and of experts that nobody will choose, at every distance. */
+static void test_prefetch(void **state)
+{
+    (void)state;
+    static int32_t wrong[(IG_N_LAYER + 9) * IG_N_LAYER * IG_N_EXPERT_USED];
+    const int n = (int)(sizeof wrong / sizeof *wrong);
+    for (int i = 0; i < n; i++) wrong[i] = i % 3 ? (i * 5 + i / 7) % IG_N_EXPERT : -1;
+    for (int way = 0; way < 4; way++) {
+        int finite;
+        shaky = (struct shaky){ .seed = 9, .delay_us = way == 3 ? 500 : 0 };
+        shake = 1;
+        struct ig_engine *e = start(2);
+        e->tier.ahead.step = way ? 0 : 1000; /* the first trial, where it is on, or far from one */
+        e->tier.ahead.on = way;
+        for (int l = 0; l < IG_N_LAYER; l++) e->tier.ahead.stride[l].s = (uint8_t)(1 + way * l % 8);
+        if (way >= 2) ig_set_choices(e, NULL, NULL, wrong);
+        assert_int_equal(tokens(e, 16, NULL, &finite), right);
+        uint64_t early = 0;
+        for (int l = 0; l < IG_N_LAYER; l++) early += e->tier.cache.count[l].early;
+        if (way)
+            assert_true(early > 0);
+        else
+            assert_int_equal(early, 0);
+        ig_engine_close(e);
+        shake = 0;
+    }
+}
+
 static void test_delays_and_sizes(void **state)
 {
     (void)state;
@@ -308,9 +336,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         /* Those that fork come first: a child has only the thread that forked. */
-        cmocka_unit_test(test_faults),      cmocka_unit_test(test_file_changes),
-        cmocka_unit_test(test_kill),        cmocka_unit_test(test_threads_and_batches),
-        cmocka_unit_test(test_policies),    cmocka_unit_test(test_delays_and_sizes),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_file_changes),
+        cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_threads_and_batches),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_prefetch),
+        cmocka_unit_test(test_delays_and_sizes),
         cmocka_unit_test(test_planted_use),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
