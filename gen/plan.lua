@@ -9,15 +9,18 @@ local plan_layout = require "gen.plan_layout"
 local plan_prefetch = require "gen.plan_prefetch"
 local plan_rate = require "gen.plan_rate"
 local plan_size = require "gen.plan_size"
+local trace_of = require "gen.trace"
 
 local M = {}
 
---- @param input table  model (checked) + model_id, model_file; hw (checked) + hw_id, hw_file; opts
+--- @param input table  model (checked) + model_id, model_file; hw (checked) + hw_id, hw_file; opts;
+---                     trace? (a routing trace's text)
 --- @return table? plan, table problems
 function M.plan(input)
   local m, hw, opts, problems = input.model, input.hw, input.opts, {}
   local pair = input.model_file .. " on " .. input.hw_file .. ": "
 
+  local trace = input.trace and trace_of.parse(input.trace, opts.trace, m, problems)
   local formats = formats_of.resolve(m, opts, input.model_file, problems)
   if #problems > 0 then return nil, problems end
   local plan = {
@@ -30,7 +33,7 @@ function M.plan(input)
   }
   local reasons = {}
   plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons,
-    input.trace)
+    trace)
   if plan.size and hw.gpu then
     local why
     plan.cache, why = plan_cache.plan(m, hw, plan.layout, plan.mem)

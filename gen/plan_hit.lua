@@ -7,7 +7,7 @@
 local M = {}
 
 M.HALF_LIFE = 16      -- as policy_decay.c
-M.MOST_ROWS = 4096    -- of a trace: enough for a tenth of a point
+M.MOST_ROWS = 2048    -- of a trace: enough for half a point, and seconds
 
 -- Share of the experts in slots -> hit rate of decayed frequency, per-layer sets: an
 -- open 16-layer model with 64 experts and flat routing (bench/results/replay).

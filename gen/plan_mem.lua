@@ -5,6 +5,7 @@
 
 local formats_of = require "gen.formats"
 local num = require "gen.num"
+local plan_tier = require "gen.plan_tier"
 local quant = require "gen.quant"
 
 local M = {}
@@ -48,7 +49,7 @@ local function buffers(m, formats, layout, size)
   local function when(condition, bytes) return condition and bytes or 0 end
   local norm_blocks = formats_of.any(formats, { "q", "k", "v", "router", "gate", "up" }, true)
   local xq = quant.xq_bytes
-  local tier = size.tier
+  local tier = size.tier or plan_tier.RAM
   local slots = tier.kind == "disk" and tier.n_slot + tier.n_spare or 0
   local waves = tier.kind == "disk" and tier.waves
 

@@ -111,14 +111,16 @@ local function fit_disk(m, hw, formats, layout, opts, size, trace)
 end
 
 -- ram, unless something else was asked for or does not fit.
-local function place(m, hw, formats, layout, opts, size, trace)
+local function place(m, hw, formats, layout, opts, size, trace, notes)
   local kind = opts.tier or (plan_tier.asked(opts) and "disk")
   size.tier = plan_tier.RAM
   if kind == "mmap" then size.tier = plan_tier.MMAP end
   if kind ~= "disk" then
     local mem, first = fit(m, hw, formats, layout, opts, size)
     if mem then return mem end
-    if kind or hw.gpu then return nil, refusal(m, layout, first, size, hw) end
+    local why = refusal(m, layout, first, size, hw)
+    if kind or hw.gpu then return nil, why end
+    notes[1] = "experts on disk: " .. why
   end
   return fit_disk(m, hw, formats, layout, opts, size, trace)
 end
@@ -131,7 +133,7 @@ function M.plan(m, hw, formats, layout, opts, problems, trace)
   if #problems > before then return nil, nil, notes end
 
   local wanted = size.ctx
-  local mem, why = place(m, hw, formats, layout, opts, size, trace)
+  local mem, why = place(m, hw, formats, layout, opts, size, trace, notes)
   if not mem then
     problems[#problems + 1] = why
     return nil, nil, notes

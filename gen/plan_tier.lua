@@ -156,6 +156,9 @@ function M.plan(m, hw, layout, opts, room, trace)
       M.least(m), m.n_layer, m.n_expert_used, num.human(M.least(m) * slot), math.max(n_slot, 0),
       from == "room" and num.human(math.max(room, 0)) .. " of RAM" or "--set " .. from)
   end
+  if (opts.sets or 1) > m.n_layer then
+    return nil, ("cache: want at most %d sets, one a layer, got %d"):format(m.n_layer, opts.sets)
+  end
   local tier = M.with_slots(m, layout, opts, n_slot)
   local bytes = (n_slot + tier.n_spare) * slot + tier.table_bytes
   if bytes > room then

@@ -10,7 +10,7 @@ return {
     "gen/plan_hit.lua", "gen/plan_kernels.lua", "gen/plan_layout.lua", "gen/plan_mem.lua",
     "gen/plan_pace.lua", "gen/plan_prefetch.lua", "gen/plan_rate.lua", "gen/plan_size.lua",
     "gen/plan_tier.lua", "gen/quant.lua", "gen/schema.lua", "gen/sources.lua",
-    "gen/template.lua",
+    "gen/template.lua", "gen/trace.lua",
   },
   templates = { "templates/config.h", "templates/tables.h", "templates/tables.c", "templates/build.mk" },
 }
