@@ -39,7 +39,8 @@ for _, model in ipairs(names("models")) do
       local p, problems = lib.plan(model, hw)
       if REFUSED[pair] then
         lu.assertNil(p)
-        lu.assertStrMatches(problems[1], ".*: memory: want at most .* GiB, got .* GiB with experts on disk: resident weights .*")
+        lu.assertStrMatches(problems[1],
+          ".*: memory: want at most .* GiB, got .* GiB with experts on disk: resident weights .*")
       else
         lu.assertEquals(problems, {})
         compiles(p)
