@@ -5,12 +5,14 @@ local M = {}
 --- A float literal that reads back as the nearest float of `x`, in as few digits as that takes.
 function M.f32(x)
   local want = string.pack("<f", x)
-  for digits = 1, 9 do
-    local text = ("%." .. digits .. "g"):format(x)
-    local back = tonumber(text)   -- nil for what has no literal: nan, inf
-    if back and string.pack("<f", back) == want then
-      if not text:find("[.e]") then text = text .. ".0" end
-      return text .. "f"
+  -- Nine digits of the float always do; those of a double near the middle of two floats may not.
+  for _, value in ipairs { x, (string.unpack("<f", want)) } do
+    for digits = 1, 9 do
+      local text = ("%." .. digits .. "g"):format(value)
+      local back = tonumber(text) -- nil for what has no literal: nan, inf
+      if back and string.pack("<f", back) == want then
+        return (text:find("[.e]") and text or text .. ".0") .. "f"
+      end
     end
   end
   error(("%s has no float literal"):format(tostring(x)))

@@ -3,13 +3,16 @@
 -- The view is what templates may look up: numbers of the plan, spelled as C.
 
 local c = require "gen.c"
+local checkpoint = require "gen.checkpoint"
 local dump = require "gen.dump"
 local explain = require "gen.explain"
 local families = require "gen.families"
 local hash = require "gen.hash"
-local model = require "gen.model"
+local plan_mem = require "gen.plan_mem"
+local plan_rope = require "gen.plan_rope"
 local plan_tier = require "gen.plan_tier"
 local quant = require "gen.quant"
+local shape = require "gen.shape"
 local template = require "gen.template"
 
 local M = {}
@@ -32,37 +35,76 @@ function M.plan_hash(plan, modules, templates)
 end
 
 local function mat(m)
-  return ("{ .off = %s, .stride = %d, .rows = %d, .cols = %d, .fmt = %s }")
-    :format(c.u64(m.off), m.stride, m.rows, m.cols, quant.by_name[m.fmt].enum)
+  return ("{ .off = %s, .bias = %s, .stride = %d, .rows = %d, .cols = %d, .fmt = %s }")
+    :format(c.u64(m.off), c.u64(m.bias), m.stride, m.rows, m.cols, quant.by_name[m.fmt].enum)
+end
+
+-- A window of m.window positions, but for every window_every-th layer.
+local function window_of(m, layer)
+  return m.window_every > 0 and layer % m.window_every == 0 and 0 or m.window
 end
 
 local function layer_rows(plan)
-  local rows, family = {}, families.by_name[plan.model.family]
-  local matrices = model.layer_matrices(plan.model)
+  local rows, m = {}, plan.model
+  local mixer = families.by_name[m.family].mixer
   for i, layer in ipairs(plan.layout.layers) do
-    local row = { index = i - 1, mixer = family.mixer, ffn = family.ffn, window = plan.model.window,
-                  mixer_norm = c.u64(layer.mixer_norm), ffn_norm = c.u64(layer.ffn_norm),
-                  expert_off = c.u64(layer.expert_off), expert_stride = c.u64(layer.expert_stride),
-                  mats = {} }
-    for k, of in ipairs(matrices) do row.mats[k] = { name = of.role, value = mat(layer[of.role]) } end
+    local row = { index = i - 1, mixer = mixer, window = window_of(m, i), fields = {},
+                  ffn = shape.is_dense(m, i) and "IG_FFN_DENSE" or "IG_FFN_MOE", n_expert = layer.n_expert,
+                  expert_off = c.u64(layer.expert_off), expert_stride = c.u64(layer.expert_stride) }
+    for k, item in ipairs(shape.layer_items(m, i)) do
+      row.fields[k] = { name = item.role, value = item.n and c.u64(layer[item.role]) or mat(layer[item.role]) }
+    end
     rows[i] = row
   end
   return rows
 end
 
-local function name_list(names)
-  local quoted = {}
-  for i, name in ipairs(names) do quoted[i] = c.str(name) end
-  return table.concat(quoted, ", ")
+local function name_rows(list)
+  local rows = {}
+  for i, a in ipairs(list) do
+    local text = ".name = " .. c.str(a.name)
+    if a.slice then
+      local s = a.slice
+      text = text .. (", .group = %d, .from = %d, .count = %d, .step = %d"):format(s.group, s.from or 0, s.count,
+        s.step or 1)
+      if s.transpose then text = text .. (", .cols = %d"):format(s.cols) end
+    end
+    if a.paired then text = text .. (", .pair_period = %d, .pair_from = %d"):format(a.paired.period, a.paired.from) end
+    rows[i] = "{ " .. text .. " },"
+  end
+  return rows
 end
 
 local function source_rows(plan)
   local rows = {}
-  for i, source in ipairs(families.by_name[plan.model.family].sources) do
-    rows[i] = { role = "IG_ROLE_" .. source.role, hf = name_list(source.hf),
-                gguf = name_list(source.gguf), rope_pairs = source.rope_pairs and 1 or 0 }
+  for i, source in ipairs(checkpoint.of(families.by_name[plan.model.family], plan.model)) do
+    rows[i] = { role = "IG_ROLE_" .. source.role, hf = name_rows(source.hf), gguf = name_rows(source.gguf) }
   end
   return rows
+end
+
+local function floats(list)
+  local out = {}
+  for i, x in ipairs(list) do out[i] = c.f32(x) end
+  return out
+end
+
+-- Rotary tables, and the switches that the compiler folds away.
+local function arithmetic(m)
+  local rope, tables = plan_rope.plan(m), {}
+  for i, freq in ipairs(rope.tables) do tables[i] = { rows = c.rows(floats(freq)) } end
+  local function up(word) return word:upper() end
+  return {
+    norm = "IG_NORM_" .. up(m.norm), qk_norm = "IG_QK_NORM_" .. up(m.qk_norm), act = "IG_ACT_" .. up(m.act),
+    router = "IG_ROUTER_" .. up(m.router), route_norm = m.route_norm and 1 or 0,
+    shared_gate = m.shared_gate and 1 or 0, route_scale = c.f32(m.route_scale), jitter = c.f32(m.router_jitter),
+    act_limit = c.f32(m.act_limit), qkv_clip = c.f32(m.qkv_clip), embd_scale = c.f32(m.embd_scale),
+    residual_scale = c.f32(m.residual_scale), logit_scale = c.f32(m.logit_scale),
+    latent_eps = c.f32(m.latent_eps), attn_scale = c.f32(plan_rope.attn_scale(m)),
+    n_rope = #rope.tables, rope_switch = rope.switch, rope_scales = table.concat(floats(rope.scales), ", "),
+    rope_tables = tables, n_ff_aside = plan_mem.aside(m),
+    q_lora = m.q_lora, kv_lora = m.kv_lora or 0, nope_dim = m.nope_dim or 0, v_dim = m.v_dim or m.head_dim,
+  }
 end
 
 local function regions(list)
@@ -136,8 +178,7 @@ function M.view(plan, plan_hash)
     m = m, size = size, mem = mem,
     kv_enum = quant.by_name[size.kv].enum, kv_id = quant.by_name[size.kv].id,
     kv_bytes = size.kv == "f32" and 4 or 2,
-    norm_eps = c.f32(m.norm_eps), rope_theta = c.f32(m.rope_theta),
-    attn_scale = c.f32(1 / math.sqrt(m.head_dim)), tps = c.f32(plan.rate.tps),
+    norm_eps = c.f32(m.norm_eps), a = arithmetic(m), tps = c.f32(plan.rate.tps),
     data_bytes = c.u64(layout.data_bytes), resident_bytes = c.u64(layout.resident_bytes),
     token_bytes = c.u64(layout.token_bytes), mem_bytes = c.u64(mem.bytes),
     thread_bytes = c.u64(mem.thread_bytes), mem_bw = c.u64(plan.hw.mem_bw),
@@ -148,7 +189,8 @@ function M.view(plan, plan_hash)
     neighbours = neighbours(used),
     layers = layer_rows(plan), sources = source_rows(plan),
     token_embd = mat(layout.token_embd), output = mat(layout.output),
-    output_norm_off = c.u64(layout.output_norm_off), last_expert_end = c.u64(layout.data_bytes),
+    output_norm = c.u64(layout.output_norm), output_norm_bias = c.u64(layout.output_norm_bias or 0),
+    last_expert_end = c.u64(layout.data_bytes),
     plan_text = text_lines(explain.text(plan, plan_hash)),
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), tier = tier_view(plan),
     gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,

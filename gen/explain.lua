@@ -6,8 +6,8 @@ local num = require "gen.num"
 local M = {}
 
 local CLASSES = {
-  { "experts",    { "gate", "up", "down" } },
-  { "attention",  { "q", "k", "v", "o" } },
+  { "experts",    { "gate", "up", "down", "dense_gate", "dense_up", "dense_down" } },
+  { "attention",  { "q", "k", "v", "o", "q_a", "kv_a", "k_b", "v_b" } },
   { "router",     { "router" } },
   { "embedding",  { "token_embd" } },
   { "output",     { "output" } },
@@ -47,7 +47,7 @@ local function describe_weights(plan, add)
   end
   add("weights    %s", table.concat(parts, ", "))
   add("           %s resident + %s of experts (%s each)", num.human(layout.resident_bytes),
-    num.human(layout.data_bytes - layout.resident_bytes), num.human(layout.layers[1].expert_stride))
+    num.human(layout.data_bytes - layout.resident_bytes), num.human(layout.layers[#layout.layers].expert_stride))
   add("sizes      %d positions of %s KV, batches of %d rows (%d with logits), %d threads", plan.size.ctx,
     plan.size.kv, plan.size.batch, plan.size.logit_rows, plan.size.threads)
   for _, note in ipairs(plan.notes) do add("note       %s", note) end
@@ -88,7 +88,7 @@ local function describe_tier(plan, add)
   if t.kind ~= "disk" then return end
   add("")
   add("experts    %d slots of %s (%.1f %% of %d experts) over the disk: %d sets, %s policy", t.n_slot,
-    num.human(t.slot_bytes), 100 * t.n_slot / (m.n_layer * m.n_expert), m.n_layer * m.n_expert, t.n_set,
+    num.human(t.slot_bytes), 100 * t.n_slot / (#t.moe * m.n_expert), #t.moe * m.n_expert, t.n_set,
     t.policy)
   add("           hit rates by %s; predictor %s", t.traced and "the trace" or "the stated curve", t.predictor)
   add("weighed    %5s %9s %8s %10s %10s %10s", "sets", "ways", "hits", "stall ms", "token ms", "tokens/s")

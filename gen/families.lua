@@ -1,10 +1,16 @@
 -- gen/families.lua -- the model families; each is one file of data in gen/families/.
 
-local M = { list = { (require "gen.families.mixtral") }, names = {}, by_name = {} }
+local M = {
+  files = {
+    "mixtral", "llama", "qwen3moe", "olmoe", "qwen2moe", "granitemoe", "glm4moe", "phimoe", "dbrx", "gptoss",
+    "deepseek2", "deepseek3",
+  },
+  list = {}, names = {}, by_name = {},
+}
 
-for i, family in ipairs(M.list) do
-  M.names[i] = family.name
-  M.by_name[family.name] = family
+for i, file in ipairs(M.files) do
+  local family = require("gen.families." .. file)
+  M.list[i], M.names[i], M.by_name[family.name] = family, family.name, family
 end
 
 return M

@@ -6,9 +6,13 @@
 
 local facts = require "gen.facts"
 local families = require "gen.families"
-local gguf = require "gen.gguf"
+local gguf_parts = require "gen.gguf_parts"
+local gguf_vocab = require "gen.gguf_vocab"
 local model = require "gen.model"
+local rope = require "gen.rope"
 local schema = require "gen.schema"
+local shape = require "gen.shape"
+local sources = require "gen.checkpoint"
 local types = require "gen.gguf_types"
 
 local M = {}
@@ -36,9 +40,11 @@ end
 
 local function find_family(kv, file, problems)
   local known, arch = {}, kv["general.architecture"]
-  for i, family in ipairs(families.list) do
-    if family.gguf.arch == arch then return family end
-    known[i] = family.gguf.arch
+  local function get(key) return kv[arch .. "." .. key] end
+  for _, family in ipairs(families.list) do
+    local of = family.gguf
+    if of and of.arch == arch and (not of.when or of.when(get)) then return family end
+    if of and known[#known] ~= of.arch then known[#known + 1] = of.arch end
   end
   problems[#problems + 1] = schema.problem(file, "general.architecture", table.concat(known, " or "),
     schema.show(arch))
@@ -53,11 +59,12 @@ local function check_agreement(kv, arch, stated, file, problems)
         schema.show(found))
     end
   end
-  agree(arch .. ".rope.dimension_count", stated.head_dim, "the whole head turns")
-  agree(arch .. ".attention.value_length", stated.head_dim, "as the keys")
+  if not stated.kv_lora then
+    agree(arch .. ".rope.dimension_count", stated.rope_dim or stated.head_dim, "the whole head turns")
+    agree(arch .. ".attention.value_length", stated.head_dim, "as the keys")
+  end
   agree(arch .. ".vocab_size", stated.n_vocab, "rows of token_embd.weight")
   agree("tokenizer.ggml.tokens", stated.n_vocab, "rows of token_embd.weight")
-  if kv["split.count"] ~= 0 then agree("split.count", 1, "split files are not read; merge the parts first") end
 end
 
 local function shape_text(dims)
@@ -74,8 +81,8 @@ local function same_shape(dims, want)
   return true
 end
 
--- Where one role's tensor of one layer is: the names to look for, all of them
--- needed; a name with %E stands for one tensor an expert.
+-- Where one tensor of one layer is: the names to look for, all of them needed; a name
+-- with %E stands for one tensor an expert.
 local function names_for(pattern, layer, n_expert)
   local name = pattern:gsub("%%L", tostring(layer))
   if not name:find("%%E") then return { name } end
@@ -91,36 +98,52 @@ local function present(names, by_name)
   return false
 end
 
--- The names of the first alternative of which anything is there, else of the first.
-local function choose_names(source, layer, m, by_name)
-  for _, pattern in ipairs(source.gguf) do
-    local names = names_for(pattern, layer, m.n_expert)
-    if present(names, by_name) then return names end
+-- The alternative of which anything is there, else the first.
+local function choose(source, layer, m, by_name)
+  for _, alternative in ipairs(source.gguf) do
+    local a = sources.alternative(alternative, m)
+    local names = names_for(a.name, layer, m.n_expert)
+    if present(names, by_name) then return a, names end
   end
-  return names_for(source.gguf[1], layer, m.n_expert)
+  local a = sources.alternative(source.gguf[1], m)
+  return a, names_for(a.name, layer, m.n_expert)
 end
 
--- Check one role of one layer; returns the engine's format of it.
-local function check_role(source, layer, mat, m, look)
-  local names, fmt = choose_names(source, layer, m, look.by_name), nil
-  local want = mat and { mat.cols, mat.rows } or { m.n_embd }
-  if mat and mat.class == "expert" and #names == 1 then want[3] = m.n_expert end
+-- The dimensions of an item's tensor, GGUF's innermost first.
+local function dims_of(item, a, names, m)
+  local rows = item.rows or item.n
+  local each = item.part == "expert" and #names == 1 and m.n_expert or nil
+  local want = item.rows and { item.cols, rows } or { rows }
+  if a.slice then
+    local groups = rows // a.slice.count
+    want = { a.slice.transpose and a.slice.cols or item.cols, a.slice.group * groups }
+  elseif item.blocks then
+    want = { item.cols, rows // item.blocks, item.blocks }
+  end
+  want[#want + 1] = each
+  return want
+end
+
+-- Check one tensor of one layer; returns the engine's format of it.
+local function check_item(item, layer, m, look)
+  local a, names = choose(look.sources[item.source], layer, m, look.by_name)
+  local want, fmt = dims_of(item, a, names, m), nil
   for _, name in ipairs(names) do
     local t = look.by_name[name]
     look.claimed[name] = true
     if not t then
-      look.add(source.role .. "absent", name, "a tensor of shape " .. shape_text(want), "nothing")
+      look.add(item.source .. "absent", name, "a tensor of shape " .. shape_text(want), "nothing")
     else
       local kind = types.tensor[t.kind]
       if not same_shape(t.dims, want) then
-        look.add(source.role .. "shape", name .. ": dimensions", shape_text(want), shape_text(t.dims))
+        look.add(item.source .. "shape", name .. ": dimensions", shape_text(want), shape_text(t.dims))
       elseif not kind.fmt then
-        look.add(source.role .. kind.name, name .. ": type", "F32, F16, BF16, Q8_0 or Q4_0",
+        look.add(item.source .. kind.name, name .. ": type", types.SUPPORTED,
           ("%s (id %d)"):format(kind.name, t.kind))
-      elseif not mat and kind.block > 1 then
-        look.add(source.role .. kind.name, name .. ": type", "F32, F16 or BF16", kind.name)
+      elseif item.n and kind.block > 1 then
+        look.add(item.source .. kind.name, name .. ": type", "F32, F16 or BF16", kind.name)
       elseif fmt and fmt ~= kind.fmt then
-        look.add(source.role .. "mixed", name .. ": type", fmt .. " as the layer's other experts", kind.fmt)
+        look.add(item.source .. "mixed", name .. ": type", fmt .. " as the layer's other experts", kind.fmt)
       end
       fmt = fmt or kind.fmt
     end
@@ -128,9 +151,11 @@ local function check_role(source, layer, mat, m, look)
   return fmt
 end
 
-local function report_strangers(tensors, look, family)
+-- Layers past the last are for predicting several tokens at once, which this engine does not.
+local function report_strangers(tensors, look, family, n_layer)
   for _, t in ipairs(tensors) do
-    if not look.claimed[t.name] then
+    local layer = tonumber(t.name:match("^blk%.(%d+)%."))
+    if not look.claimed[t.name] and not (layer and layer >= n_layer) then
       look.add("stranger" .. t.name:gsub("%d+", "N"), t.name,
         ("only tensors of the %s family"):format(family.name), "this one")
     end
@@ -139,22 +164,25 @@ end
 
 -- The format of every matrix, by role and layer.
 local function types_of(found, family, m, file, problems)
-  local look = { by_name = found.by_name, claimed = {} }
+  local look = { by_name = found.by_name, claimed = {}, sources = family.sources }
   local flush
   look.add, flush = grouping(file, problems)
-  local result, mats = { layers = {} }, {}
-  for _, mat in ipairs(model.outer_matrices(m)) do mats[mat.role] = mat end
-  for _, mat in ipairs(model.layer_matrices(m)) do mats[mat.role] = mat end
-  for i = 1, m.n_layer do result.layers[i] = {} end
-  for _, source in ipairs(family.sources) do
-    local in_layers = source.gguf[1]:find("%%L")
-    local absent = source.role == "OUTPUT" and m.tied
-    for i = 1, in_layers and m.n_layer or absent and 0 or 1 do
-      local fmt = check_role(source, i - 1, mats[source.field], m, look)
-      if source.field then (in_layers and result.layers[i] or result)[source.field] = fmt end
+  local result = { layers = {} }
+  local function check_all(items, layer, into)
+    for _, item in ipairs(items) do
+      local fmt = check_item(item, layer, m, look)
+      if item.rows then into[item.role] = fmt end
+      if item.bias then check_item({ source = item.bias, n = item.rows, part = item.part }, layer, m, look) end
     end
   end
-  report_strangers(found.tensors, look, family)
+  local before, after = shape.outer_items(m)
+  check_all(before, -1, result)
+  for i = 1, m.n_layer do
+    result.layers[i] = {}
+    check_all(shape.layer_items(m, i), i - 1, result.layers[i])
+  end
+  check_all(after, -1, result)
+  report_strangers(found.tensors, look, family, m.n_layer)
   flush()
   return result
 end
@@ -162,18 +190,28 @@ end
 --- @param read function  n -> the first n bytes of the file
 --- @param size integer   bytes of the file
 --- @param file string    for messages
+--- @param sibling function?  of gguf_parts.parse
 --- @return table? model  (complete only when no problem was added)
-function M.describe(read, size, file, problems)
+function M.describe(read, size, file, problems, sibling)
   local before = #problems
-  local found = gguf.parse(read, size, file, problems)
+  local found = gguf_parts.parse(read, size, file, problems, sibling)
   local family = found and find_family(found.kv, file, problems)
   if not family then return nil end
+  gguf_vocab.check(found, function(field, want, got)
+    problems[#problems + 1] = schema.problem(file, field, want, got)
+  end)
   local kv, arch = found.kv, family.gguf.arch
   local function lookup(key) return kv[arch .. "." .. key] end
 
   local stated, names = facts.collect(family.gguf.keys, lookup)
   for _, k in ipairs(family.gguf.keys) do names[k.field] = arch .. "." .. k.key end
-  facts.default_head_dim(stated, names)
+  rope.from_gguf(lookup, family.gguf.rope, stated, names, file, problems)
+  if family.gguf.derive then
+    family.gguf.derive(lookup, stated, function(key, want, got)
+      problems[#problems + 1] = schema.problem(file, arch .. "." .. key, want, schema.show(got))
+    end)
+  end
+  if family.mixer == "IG_MIXER_GQA" then facts.default_head_dim(stated, names) end
   facts.check_only(family.gguf.only, lookup, file, problems)
   local embd = found.by_name["token_embd.weight"]
   stated.n_vocab, names.n_vocab = embd and embd.dims[2], "token_embd.weight: dimensions"

@@ -23,15 +23,16 @@ function M.hit_rate(ways, n_expert)
 end
 
 local function geometry(m, hw, slots, ways, slot, resident_s)
-  local sets = math.min(slots // ways, m.n_layer)
+  local layers = m.n_layer - m.n_layer_dense
+  local sets = math.min(slots // ways, layers)
   local hits = sets * m.n_expert_used * M.hit_rate(ways, m.n_expert)
   local fetched = sets * m.n_expert_used - hits
-  local missed = m.n_layer * m.n_expert_used - hits
+  local missed = layers * m.n_expert_used - hits
   local cpu_s = missed * slot / hw.cpu_bw
   local link_s = fetched * slot / hw.gpu.link_bw
   local ram_s = (missed + fetched) * slot / hw.mem_bw
   local gpu_s = resident_s + hits * slot / hw.gpu.vram_bw
-  return { sets = sets, ways = ways, hit_rate = hits / (m.n_layer * m.n_expert_used),
+  return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used),
            seconds = gpu_s + math.max(cpu_s, link_s, ram_s) }
 end
 
@@ -59,6 +60,7 @@ end
 --- @return table? cache, string? why_not
 function M.plan(m, hw, layout, mem)
   local gpu = hw.gpu
+  if m.n_expert == 0 then return nil, "cache: want a model with experts, got a dense one" end
   local fixed = {
     { name = "RESIDENT", bytes = layout.resident_bytes },
     { name = "KV",       bytes = mem.kv_bytes },

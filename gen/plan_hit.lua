@@ -25,8 +25,9 @@ local function curve(share)
 end
 
 local function stated(m, g)
-  local share = g.n_slot / (m.n_layer * m.n_expert)
-  local shared = m.n_layer > 1 and math.log(m.n_layer / g.n_set) / math.log(m.n_layer) or 0
+  local layers = #g.moe
+  local share = g.n_slot / (layers * m.n_expert)
+  local shared = layers > 1 and math.log(layers / g.n_set) / math.log(layers) or 0
   return curve(share) * (1 - M.SHARED_LOSS * shared * (1 - share))
 end
 
@@ -50,7 +51,7 @@ local function replay(m, g, lru, trace)
   for row = 1, rows do
     one = one * growth
     local counted = row > rows // 4
-    for layer = 1, m.n_layer do
+    for _, layer in ipairs(g.moe) do
       local set = g.set_of[layer] + 1
       local slots, ways, pinned, missed = sets[set], g.ways[set], {}, {}
       for rank = k, 1, -1 do
@@ -77,7 +78,7 @@ local function replay(m, g, lru, trace)
   return uses > 0 and hits / uses or 0
 end
 
---- @param g     table   a geometry: n_set, n_slot, set_of, ways
+--- @param g     table   a geometry: n_set, n_slot, set_of, ways, moe (its layers)
 --- @param trace table?  { n_row, n_layer, n_expert, top_k, expert = function(row, layer, rank) }
 function M.rate(m, g, policy, trace)
   if trace then return replay(m, g, policy == "lru" or policy == "lru2", trace) end

@@ -6,12 +6,13 @@
 
 local hash = require "gen.hash"
 local formats_of = require "gen.formats"
-local model = require "gen.model"
 local num = require "gen.num"
 local quant = require "gen.quant"
+local shape = require "gen.shape"
 
 local M = {}
 
+M.ATTN = { "q", "k", "v", "o", "q_a", "kv_a", "k_b", "v_b" }
 M.ITEM_ALIGN = 64     -- a cache line: kernels load whole ones
 M.SLAB_ALIGN = 4096   -- a page: experts move by direct I/O and by page
 
@@ -24,67 +25,94 @@ end
 local function matrix(mat, fmt)
   local panels = num.ceil_div(mat.rows, quant.PANEL_ROWS)
   local stride = panel_stride(fmt, mat.cols)
-  return { off = 0, stride = stride, rows = mat.rows, cols = mat.cols, fmt = fmt,
+  return { off = 0, stride = stride, rows = mat.rows, cols = mat.cols, fmt = fmt, bias = 0,
            panels = panels, bytes = stride * panels }
 end
 
--- Gate and up panels alternate, so that one pass over the slab feeds SwiGLU.
-local function slab(layer)
-  local gate, up, down = layer.gate, layer.up, layer.down
-  up.off = gate.stride
+-- Gate and up panels alternate, so that one pass over the slab feeds the activation.
+-- Biases end the slab.  Returns its bytes; offsets count from `base`.
+local function slab(layer, items, part, base)
+  local mats = {}
+  for _, item in ipairs(items) do
+    if item.part == part then mats[#mats + 1] = { own = layer[item.role], bias = item.bias } end
+  end
+  if #mats == 0 then return 0 end
+  local gate, up, down = mats[1].own, mats[2].own, mats[3].own
+  gate.off, up.off = base, base + gate.stride
   gate.stride = gate.stride + up.stride
   up.stride = gate.stride
-  down.off = gate.bytes + up.bytes
-  layer.slab_bytes = down.off + down.bytes
-  layer.expert_stride = num.align_up(layer.slab_bytes, M.SLAB_ALIGN)
+  down.off = base + gate.bytes + up.bytes
+  local at = down.off + down.bytes
+  for _, mat in ipairs(mats) do
+    if mat.bias then
+      mat.own.bias = num.align_up(at, M.ITEM_ALIGN)
+      at = mat.own.bias + mat.own.rows * 4
+    end
+  end
+  return at - base
 end
 
-local function place_resident(m, layout, matrices)
+local function placer()
   local at = 0
-  local function place(bytes)
+  return function(bytes)
     local off = num.align_up(at, M.ITEM_ALIGN)
     at = off + bytes
     return off
-  end
-  local norm_bytes = m.n_embd * 4
+  end, function() return at end
+end
 
-  layout.token_embd.off = place(layout.token_embd.bytes)
-  for _, layer in ipairs(layout.layers) do
-    layer.mixer_norm = place(norm_bytes)
-    for _, mat in ipairs(matrices) do
-      local own = layer[mat.role]
-      if mat.role == "router" then layer.ffn_norm = place(norm_bytes) end
-      if mat.class ~= "expert" then own.off = place(own.bytes) end
+local function place_resident(m, layout)
+  local place, ends = placer()
+  local function place_items(items, into)
+    for _, item in ipairs(items) do
+      local own = into[item.role]
+      if item.n then
+        into[item.role] = place(item.n * 4)
+      elseif not item.part then
+        own.off = place(own.bytes)
+        if item.bias then own.bias = place(item.rows * 4) end
+      elseif item.part == "dense" and own.off == 0 then
+        local base = place(0)
+        place(slab(into, items, "dense", base))
+      end
     end
   end
-  layout.output_norm_off = place(norm_bytes)
-  if layout.output ~= layout.token_embd then layout.output.off = place(layout.output.bytes) end
-  layout.resident_bytes = num.align_up(at, M.SLAB_ALIGN)
+  local before, after = shape.outer_items(m)
+  place_items(before, layout)
+  for i, layer in ipairs(layout.layers) do place_items(shape.layer_items(m, i), layer) end
+  place_items(after, layout)
+  layout.resident_bytes = num.align_up(ends(), M.SLAB_ALIGN)
 end
 
 local function place_experts(m, layout)
   local at = layout.resident_bytes
-  for _, layer in ipairs(layout.layers) do
+  for i, layer in ipairs(layout.layers) do
+    layer.slab_bytes = slab(layer, shape.layer_items(m, i), "expert", 0)
+    layer.expert_stride = num.align_up(layer.slab_bytes, M.SLAB_ALIGN)
     layer.expert_off = at
-    at = at + layer.expert_stride * m.n_expert
+    layer.n_expert = layer.slab_bytes > 0 and m.n_expert or 0
+    at = at + layer.expert_stride * layer.n_expert
   end
   layout.data_bytes = at
 end
 
 -- Everything a reader of the weights file relies on, one fact a line.
-local function canonical(m, layout, matrices)
+local function canonical(m, layout)
   local lines = { ("%s %d layers %d experts"):format(m.family, m.n_layer, m.n_expert) }
-  local function add(name, mat)
-    lines[#lines + 1] = ("%s %d %d %d %d %s"):format(name, mat.off, mat.stride, mat.rows, mat.cols, mat.fmt)
+  local function add(items, from)
+    for _, item in ipairs(items) do
+      local own = from[item.role]
+      lines[#lines + 1] = item.n and ("%s %d %d"):format(item.role, own, item.n)
+        or ("%s %d %d %d %d %s %d"):format(item.role, own.off, own.stride, own.rows, own.cols, own.fmt, own.bias)
+    end
   end
-  add("token_embd", layout.token_embd)
-  for _, layer in ipairs(layout.layers) do
-    lines[#lines + 1] = ("layer %d %d %d %d"):format(layer.mixer_norm, layer.ffn_norm,
-      layer.expert_off, layer.expert_stride)
-    for _, mat in ipairs(matrices) do add(mat.role, layer[mat.role]) end
+  local before, after = shape.outer_items(m)
+  add(before, layout)
+  for i, layer in ipairs(layout.layers) do
+    lines[#lines + 1] = ("layer %d %d"):format(layer.expert_off, layer.expert_stride)
+    add(shape.layer_items(m, i), layer)
   end
-  lines[#lines + 1] = ("output_norm %d"):format(layout.output_norm_off)
-  add("output", layout.output)
+  add(after, layout)
   lines[#lines + 1] = ("data %d %d"):format(layout.resident_bytes, layout.data_bytes)
   return table.concat(lines, "\n") .. "\n"
 end
@@ -95,19 +123,19 @@ local function summary(m, layout, formats)
   return ("%s, %d layers of %d experts, %d wide, expert width %d, vocabulary %d; "
     .. "expert %s, attn %s, embed %s, output %s, router %s; %d bytes"):format(
       m.family, m.n_layer, m.n_expert, m.n_embd, m.n_ff, m.n_vocab,
-      formats_of.used(formats, { "gate", "up", "down" }),
-      formats_of.used(formats, { "q", "k", "v", "o" }),
-      formats.token_embd, formats.output, formats_of.used(formats, { "router" }),
+      formats_of.used(formats, { "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }),
+      formats_of.used(formats, M.ATTN),
+      formats.token_embd, formats.output, m.n_expert > 0 and formats_of.used(formats, { "router" }) or "none",
       layout.data_bytes):sub(1, 255)
 end
 
 -- Bytes that one decode step reads: every resident matrix but the embedding
 -- (one row of it), and the chosen experts.
-local function token_bytes(m, layout, matrices)
+local function token_bytes(m, layout)
   local resident, experts = layout.output.bytes, 0
-  for _, layer in ipairs(layout.layers) do
-    for _, mat in ipairs(matrices) do
-      if mat.class ~= "expert" then resident = resident + layer[mat.role].bytes end
+  for i, layer in ipairs(layout.layers) do
+    for _, mat in ipairs(shape.layer_matrices(m, i)) do
+      if mat.part ~= "expert" then resident = resident + layer[mat.role].bytes end
     end
     experts = experts + layer.slab_bytes * m.n_expert_used
   end
@@ -118,25 +146,23 @@ end
 --- @param formats table  of gen/formats.lua
 function M.plan(m, formats)
   local layout = { layers = {} }
-  local matrices = model.layer_matrices(m)
-  for _, mat in ipairs(model.outer_matrices(m)) do
+  for _, mat in ipairs(shape.outer_matrices(m)) do
     layout[mat.role] = matrix(mat, formats[mat.role])
   end
   layout.output = layout.output or layout.token_embd
   for i = 1, m.n_layer do
     local layer = {}
-    for _, mat in ipairs(matrices) do
+    for _, mat in ipairs(shape.layer_matrices(m, i)) do
       layer[mat.role] = matrix(mat, formats.layers[i][mat.role])
     end
-    slab(layer)
     layout.layers[i] = layer
   end
-  place_resident(m, layout, matrices)
+  place_resident(m, layout)
   place_experts(m, layout)
-  layout.token_resident_bytes, layout.token_expert_bytes = token_bytes(m, layout, matrices)
+  layout.token_resident_bytes, layout.token_expert_bytes = token_bytes(m, layout)
   layout.token_bytes = layout.token_resident_bytes + layout.token_expert_bytes
   layout.text = summary(m, layout, formats)
-  layout.hash = hash.fnv1a64(canonical(m, layout, matrices))
+  layout.hash = hash.fnv1a64(canonical(m, layout))
   return layout
 end
 

@@ -18,6 +18,10 @@ M.N_SEQ = 1
 -- The binary, its stacks and the tokenizer, which live outside the arena.
 M.OUTSIDE_BYTES = 64 << 20
 
+-- What reads normed rows of the residual stream.
+M.NORM_READERS = { "q", "k", "v", "q_a", "kv_a", "router", "gate", "up", "dense_gate", "dense_up" }
+M.GROUP_MOST = 4
+
 local F32 = 4
 local KV_BYTES = { f32 = 4, f16 = 2 }
 
@@ -31,57 +35,101 @@ local function up16(n)
   return num.align_up(n, 16)
 end
 
+-- Query heads that one item of attention folds at once: those that share a KV head, or a
+-- part of them where all share one (latent attention), so that decode has enough items.
+function M.attn_group(m)
+  local group = m.n_head // m.n_head_kv
+  while m.kv_lora and group > M.GROUP_MOST and group % 2 == 0 do group = group // 2 end
+  return group
+end
+
+--- Width of the widest dense block.
+function M.aside(m) return math.max(m.n_ff_dense, m.n_ff_shared) end
+
+-- Rows of expert work in a batch: each row's experts, and one dense block.
+local function slots(m, size)
+  return size.batch * (m.n_expert_used + (M.aside(m) > 0 and 1 or 0))
+end
+
 -- Scratch of one thread: gate and up of a batch's rows and their row list, two
 -- running softmax states, and 64 KiB for what kernels keep on the way.
 local function thread_bytes(m, size)
-  local rows = size.batch * m.n_expert_used
-  local group = m.n_head // m.n_head_kv
+  local rows = slots(m, size)
   local bytes = rows * quant.PANEL_ROWS * F32 * 2 + rows * 8
-    + 2 * group * (m.head_dim + 2) * F32 + (64 << 10)
+    + 2 * M.attn_group(m) * (m.head_dim + 2) * F32 + (64 << 10)
   return num.align_up(bytes, M.ALIGN)
+end
+
+-- Activations between a block's two halves: of each row's experts, then of the dense block.
+local function hidden_bytes(m, formats, rows, block, of)
+  if not formats_of.any(formats, { "down", "dense_down" }, block) then return 0 end
+  local wide, aside = num.align_up(m.n_ff, quant.BLOCK), num.align_up(M.aside(m), quant.BLOCK)
+  return rows * (m.n_expert_used * of(wide) + of(aside))
+end
+
+-- Latent attention's extra rows: the query's latent, its heads, the new key, the heads' results.
+local function latent_buffers(m, formats, rows)
+  if not m.kv_lora then return {} end
+  local head, xq = m.nope_dim + m.rope_dim, quant.xq_bytes
+  local function row(n, blocks)
+    return rows * (num.align_up(n, 16) * F32 + (blocks and xq(num.align_up(n, quant.BLOCK)) or 0))
+  end
+  local function blocks(role) return formats_of.any(formats, { role }, true) end
+  return {
+    { "QA",  m.q_lora > 0 and row(m.q_lora, blocks "q") or 0 },
+    { "QH",  row(m.n_head * head) },
+    { "QHQ", blocks "k_b" and rows * m.n_head * xq(m.nope_dim) or 0 },
+    { "KVA", row(m.kv_lora + m.rope_dim) },
+    { "AL",  row(m.n_head * m.head_dim) },
+    { "ALQ", blocks "v_b" and rows * m.n_head * xq(m.kv_lora) or 0 },
+  }
 end
 
 --- Every buffer's bytes, in arena order.
 local function buffers(m, formats, layout, size)
   local n, rows = M.counts(size.ctx), size.batch
   local qd, kvd = m.n_head * m.head_dim, m.n_head_kv * m.head_dim
-  local picked, ff_pad = rows * m.n_expert_used, num.align_up(m.n_ff, quant.BLOCK)
+  local od, picked = m.n_head * (m.v_dim or m.head_dim), rows * m.n_expert_used
+  local n_rope = m.rope and m.rope.type == "longrope" and 2 or 1
   local function when(condition, bytes) return condition and bytes or 0 end
-  local norm_blocks = formats_of.any(formats, { "q", "k", "v", "router", "gate", "up" }, true)
+  local norm_blocks = formats_of.any(formats, M.NORM_READERS, true)
   local xq = quant.xq_bytes
   local tier = size.tier or plan_tier.RAM
   local slots = tier.kind == "disk" and tier.n_slot + tier.n_spare or 0
   local waves = tier.kind == "disk" and tier.waves
 
-  return {
+  local list = {
     { "DATA",   tier.kind == "ram" and layout.data_bytes or layout.resident_bytes },
     { "KV",     m.n_layer * n.n_kv_block * m.n_head_kv * M.KV_BLOCK * m.head_dim * 2 * KV_BYTES[size.kv] },
-    { "ROPE",   size.ctx * (m.head_dim // 2) * 2 * F32 },
+    { "ROPE",   n_rope * size.ctx * (m.rope_dim // 2) * 2 * F32 },
     { "X",      rows * m.n_embd * F32 },
     { "XN",     rows * m.n_embd * F32 },
     { "XQ",     when(norm_blocks, rows * xq(m.n_embd)) },
     { "Q",      rows * up16(qd) * F32 },
     { "K",      rows * up16(kvd) * F32 },
     { "V",      rows * up16(kvd) * F32 },
-    { "AO",     rows * qd * F32 },
-    { "AOQ",    when(formats_of.any(formats, { "o" }, true), rows * xq(qd)) },
+    { "AO",     rows * up16(od) * F32 },
+    { "AOQ",    when(formats_of.any(formats, { "o" }, true), rows * xq(od)) },
     { "PART",   M.PART_ROW * m.n_head * n.n_span * (m.head_dim + 2) * F32 },
     { "RL",     rows * up16(m.n_expert) * F32 },
     { "TOPK",   picked * 8 },
     { "ROUTE",  picked * 4 + (m.n_expert + 1) * 4 },
-    { "H",      when(formats_of.any(formats, { "down" }, false), picked * ff_pad * F32) },
-    { "HQ",     when(formats_of.any(formats, { "down" }, true), picked * xq(ff_pad)) },
+    { "GATE",   when(m.shared_gate, rows * F32) },
+    { "H",      hidden_bytes(m, formats, rows, false, function(w) return w * F32 end) },
+    { "HQ",     hidden_bytes(m, formats, rows, true, xq) },
     { "SLOTS",  slots * tier.slot_bytes },
     { "XCACHE", tier.table_bytes or 0 },
-    { "YD",     when(waves, picked * up16(m.n_embd) * F32) },
+    { "YD",     when(waves, (picked + rows) * up16(m.n_embd) * F32) },
     { "RLP",    when(tier.kind == "disk" and tier.predictor == "next_router",
                      up16(m.n_expert) * F32) },
     { "LN",     size.logit_rows * m.n_embd * F32 },
     { "LNQ",    when(quant.is_block(formats.output), size.logit_rows * xq(m.n_embd)) },
     { "LOGITS", size.logit_rows * up16(m.n_vocab) * F32 },
     { "SAMPLE", m.n_vocab * 8 },
-    { "THREAD", size.threads * thread_bytes(m, size) },
   }
+  for _, buffer in ipairs(latent_buffers(m, formats, rows)) do list[#list + 1] = buffer end
+  list[#list + 1] = { "THREAD", size.threads * thread_bytes(m, size) }
+  return list
 end
 
 --- @param m       table  a checked model
@@ -92,7 +140,7 @@ end
 function M.plan(m, formats, layout, size)
   local mem = M.counts(size.ctx)
   mem.n_seq, mem.span_blocks, mem.part_row = M.N_SEQ, M.SPAN_BLOCKS, M.PART_ROW
-  mem.thread_bytes = thread_bytes(m, size)
+  mem.thread_bytes, mem.attn_group = thread_bytes(m, size), M.attn_group(m)
   mem.regions = {}
   local at = 0
   for i, buffer in ipairs(buffers(m, formats, layout, size)) do

@@ -14,20 +14,21 @@ local function all_hit(hit, k)
   return hit ^ k
 end
 
-function M.plan(m, hw, layout, hit)
-  local slot = layout.token_expert_bytes / (m.n_layer * m.n_expert_used)
+--- @param n_layer integer  layers with experts
+function M.plan(m, hw, layout, hit, n_layer)
+  local slot = layout.token_expert_bytes / (n_layer * m.n_expert_used)
   local k = m.n_expert_used
   local missed = (1 - hit) * k                        -- a layer
-  local disk_s = missed * m.n_layer * slot / hw.disk_bw
+  local disk_s = missed * n_layer * slot / hw.disk_bw
   local mem_s = layout.token_bytes / hw.cpu_bw
   -- Two thirds of an expert (gate, up) can be computed while others arrive; the rest of
   -- the layer waits for the last one.
   local hits_s = hit * k * slot * 2 / 3 / hw.cpu_bw
   local with = 1 - all_hit(hit, k)                    -- share of the layers that miss
-  local overlap = with > 0 and math.min(disk_s / m.n_layer, with * hits_s) or 0
-  local seconds = mem_s + disk_s + m.n_layer * (with * M.MISS_S - overlap)
+  local overlap = with > 0 and math.min(disk_s / n_layer, with * hits_s) or 0
+  local seconds = mem_s + disk_s + n_layer * (with * M.MISS_S - overlap)
   return { disk_s = disk_s, mem_s = mem_s, bound_s = math.max(disk_s, mem_s), seconds = seconds,
-           stall_s = seconds - mem_s, missed_bytes = missed * m.n_layer * slot }
+           stall_s = seconds - mem_s, missed_bytes = missed * n_layer * slot }
 end
 
 return M

@@ -4,12 +4,12 @@
 -- to fit the machine, and the plan's notes say so.
 
 local formats_of = require "gen.formats"
-local model = require "gen.model"
 local num = require "gen.num"
 local plan_layout = require "gen.plan_layout"
 local plan_mem = require "gen.plan_mem"
 local plan_tier = require "gen.plan_tier"
 local quant = require "gen.quant"
+local shape = require "gen.shape"
 
 local M = {}
 
@@ -19,11 +19,13 @@ M.CTX_STEP = 64     -- one KV block
 M.BATCH = 256       -- enough rows that prefill is bound by arithmetic
 M.LOGIT_ROWS = 32
 
+M.MLP = { "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }
+
 --- The sizes before RAM is looked at.
 function M.wanted(m, hw, formats, opts)
   local ctx = opts.ctx or math.min(m.n_ctx_train, M.CTX)
   local batch = opts.batch or math.min(M.BATCH, ctx)
-  local expert_f32 = formats_of.used(formats, { "gate", "up", "down" }) == "f32"
+  local expert_f32 = formats_of.used(formats, M.MLP) == "f32"
   return {
     ctx = ctx,
     batch = batch,
@@ -51,19 +53,27 @@ local function data_bytes_as(m, fmt)
   return plan_layout.plan(m, formats).data_bytes
 end
 
--- Formats that would fit, for the refusal: the reader wants a way out.
+-- Formats that would fit, largest first, for the refusal: the reader wants a way out.
 local function way_out(m, rest, limit)
   local fits = {}
   for _, fmt in ipairs(quant.names) do
     local whole = true
-    for _, mat in ipairs(model.layer_matrices(m)) do
-      whole = whole and (mat.class == "router" or quant.fits(fmt, mat.cols))
+    for layer = 1, m.n_layer do
+      for _, mat in ipairs(shape.layer_matrices(m, layer)) do
+        whole = whole and (mat.class == "router" or quant.fits(fmt, mat.cols))
+      end
     end
     local need = whole and data_bytes_as(m, fmt) + rest
-    if need and need <= limit then fits[#fits + 1] = ("%s (%s)"):format(fmt, num.human(need)) end
+    if need and need <= limit then fits[#fits + 1] = { need = need, fmt = fmt } end
   end
   if #fits == 0 then return "no format of its weights fits; --set tier=disk keeps experts on disk" end
-  return "--set quant= would fit with " .. table.concat(fits, " or ")
+  table.sort(fits, function(a, b)
+    if a.need ~= b.need then return a.need > b.need end
+    return a.fmt < b.fmt
+  end)
+  local texts = {}
+  for i = 1, math.min(#fits, 4) do texts[i] = ("%s (%s)"):format(fits[i].fmt, num.human(fits[i].need)) end
+  return "--set quant= would fit with " .. table.concat(texts, " or ")
 end
 
 local function refusal(m, layout, mem, size, hw)
@@ -92,7 +102,7 @@ end
 
 -- Experts on disk: the arena with the fewest slots that make sense, then slots in what is left.
 local function fit_disk(m, hw, formats, layout, opts, size, trace)
-  size.tier = plan_tier.with_slots(m, layout, opts, plan_tier.least(m))
+  size.tier = plan_tier.with_slots(m, layout, opts, plan_tier.least(m, layout))
   size.tier.waves = size.batch > 1
   local mem, first = fit(m, hw, formats, layout, opts, size)
   if not mem then

@@ -47,6 +47,15 @@ local function piece_bytes(slot)
   return math.max(M.PIECE_LEAST, num.align_up(num.ceil_div(slot, M.PIECES), 4096))
 end
 
+--- The layers that have experts: all, but for a model's dense ones.
+local function moe_layers(layout)
+  local list = {}
+  for i, layer in ipairs(layout.layers) do
+    if layer.n_expert > 0 then list[#list + 1] = i end
+  end
+  return list
+end
+
 --- A tier of kind disk with so many slots; its geometry is not chosen yet.
 function M.with_slots(m, layout, opts, n_slot)
   local name = opts.policy or M.POLICY
@@ -76,13 +85,13 @@ end
 
 --- The fewest slots that make sense: below layers x top-k every policy that goes by
 --- recency hits nothing, since a slot is taken again before its layer returns.
-function M.least(m)
-  return m.n_layer * m.n_expert_used
+function M.least(m, layout)
+  return #moe_layers(layout) * m.n_expert_used
 end
 
 -- How many slots were asked for, or fit into `room` bytes.
 local function wanted_slots(m, layout, opts, room)
-  local slot, all = M.slot_bytes(layout), m.n_layer * m.n_expert
+  local slot, all = M.slot_bytes(layout), #moe_layers(layout) * m.n_expert
   if opts.experts_ram then return math.floor(all * opts.experts_ram / 100), "experts_ram" end
   if opts.slots then return opts.slots // slot, "slots" end
   local spare = M.with_slots(m, layout, opts, 0).n_spare
@@ -90,12 +99,13 @@ local function wanted_slots(m, layout, opts, room)
 end
 
 -- Layers are dealt to sets in runs, as the replay tool does; left-over slots go to the first sets.
-local function geometry(m, n_slot, n_set)
-  local g = { n_set = n_set, n_slot = 0, set_of = {}, first = { 0 }, ways = {} }
+local function geometry(m, moe, n_slot, n_set)
+  local g = { n_set = n_set, n_slot = 0, set_of = {}, first = { 0 }, ways = {}, moe = moe }
   local layers = {}
-  for l = 0, m.n_layer - 1 do
-    local set = l * n_set // m.n_layer
-    g.set_of[l + 1] = set
+  for l = 1, m.n_layer do g.set_of[l] = 0 end   -- a dense layer asks for nothing
+  for i, l in ipairs(moe) do
+    local set = (i - 1) * n_set // #moe
+    g.set_of[l] = set
     layers[set + 1] = (layers[set + 1] or 0) + 1
   end
   for s = 1, n_set do
@@ -108,26 +118,27 @@ local function geometry(m, n_slot, n_set)
   return g
 end
 
-local function candidates(m, opts)
+local function candidates(n_layer, opts)
   if opts.sets then return { opts.sets } end
   local list, n = {}, 1
-  while n < m.n_layer do
+  while n < n_layer do
     list[#list + 1] = n
     n = n * 2
   end
-  list[#list + 1] = m.n_layer
+  list[#list + 1] = n_layer
   return list
 end
 
 -- Every geometry that can hit, with what it costs; the fastest, on a tie the one with more sets.
 local function choose(m, hw, layout, tier, opts, trace)
   local best, why
+  local moe = moe_layers(layout)
   tier.weighed = {}
-  for _, n_set in ipairs(candidates(m, opts)) do
-    local g, ways, layers = geometry(m, tier.n_slot, n_set)
+  for _, n_set in ipairs(candidates(#moe, opts)) do
+    local g, ways, layers = geometry(m, moe, tier.n_slot, n_set)
     if g then
       g.hit = plan_hit.rate(m, g, tier.policy, trace)
-      g.pace = plan_pace.plan(m, hw, layout, g.hit)
+      g.pace = plan_pace.plan(m, hw, layout, g.hit, #moe)
       tier.weighed[#tier.weighed + 1] = g
       if not best or g.pace.seconds <= best.pace.seconds then best = g end
     else
@@ -149,15 +160,17 @@ end
 --- @return table? tier, string? why_not
 function M.plan(m, hw, layout, opts, room, trace)
   local n_slot, from = wanted_slots(m, layout, opts, room)
-  local slot, all = M.slot_bytes(layout), m.n_layer * m.n_expert
+  local slot, n_layer = M.slot_bytes(layout), #moe_layers(layout)
+  local all, least = n_layer * m.n_expert, M.least(m, layout)
+  if all == 0 then return nil, "cache: want a model with experts, got a dense one" end
   n_slot = math.min(n_slot, all)
-  if n_slot < M.least(m) then
+  if n_slot < least then
     return nil, ("cache: want at least %d slots (%d layers x %d experts a token, %s), got %d (%s)"):format(
-      M.least(m), m.n_layer, m.n_expert_used, num.human(M.least(m) * slot), math.max(n_slot, 0),
+      least, n_layer, m.n_expert_used, num.human(least * slot), math.max(n_slot, 0),
       from == "room" and num.human(math.max(room, 0)) .. " of RAM" or "--set " .. from)
   end
-  if (opts.sets or 1) > m.n_layer then
-    return nil, ("cache: want at most %d sets, one a layer, got %d"):format(m.n_layer, opts.sets)
+  if (opts.sets or 1) > n_layer then
+    return nil, ("cache: want at most %d sets, one a layer, got %d"):format(n_layer, opts.sets)
   end
   local tier = M.with_slots(m, layout, opts, n_slot)
   local bytes = (n_slot + tier.n_spare) * slot + tier.table_bytes
@@ -168,6 +181,7 @@ function M.plan(m, hw, layout, opts, room, trace)
   local best, why = choose(m, hw, layout, tier, opts, trace)
   if not best then return nil, why end
   tier.n_slot, tier.n_set, tier.ways = best.n_slot, best.n_set, best.ways
+  tier.moe = best.moe
   tier.set_of, tier.first, tier.hit, tier.pace = best.set_of, best.first, best.hit, best.pace
   tier.table_bytes = table_bytes(m, tier.n_slot, tier.n_spare)
   tier.strides = strides(m, opts)

@@ -1,7 +1,7 @@
 -- gen/schema.lua -- a stated table + a field list -> a checked table, or ALL its problems.
 --
--- A field is { name, kind, ... }: kind is "integer", "number", "boolean",
--- "string", "choice" or "table".  min/max bound numbers, `choices` lists what a
+-- A field is { name, kind, ... }: kind is "integer", "number", "numbers" (a list),
+-- "boolean", "string", "choice" or "table".  min/max bound numbers, `choices` lists what a
 -- choice may be, `fields` describes a nested table, `pattern`/`want` a string;
 -- a field without `default` or `optional` must be there.  Unknown fields are
 -- problems: a misspelt optional field must not mean "the default".
@@ -26,6 +26,7 @@ end
 
 local function wanted(f)
   if f.want then return f.want end
+  if f.kind == "numbers" then return "a list of numbers" end
   if f.kind == "choice" then return table.concat(f.choices, " or ") end
   local article = f.kind == "integer" and "an " or "a "
   if f.min and f.max then
@@ -50,6 +51,13 @@ local CHECK = {
   end,
   string = function(f, v)
     return type(v) == "string" and (not f.pattern or v:find(f.pattern)) and v or nil
+  end,
+  numbers = function(_, v)
+    if type(v) ~= "table" then return nil end
+    for _, x in ipairs(v) do
+      if type(x) ~= "number" or x ~= x then return nil end
+    end
+    return v
   end,
   choice = function(f, v)
     for _, c in ipairs(f.choices) do

@@ -8,8 +8,8 @@
 #include "math.h"
 
 #define STEP_CAT2(a, b) a##b
-#define STEP_CAT(a, b) STEP_CAT2(a, b)
-#define STEP(op) STEP_CAT(op##_, NAME)
+#define STEP_CAT(a, b)  STEP_CAT2(a, b)
+#define STEP(op)        STEP_CAT(op##_, NAME)
 
 static void STEP(axpy)(float *restrict y, float a, const float *restrict x, int n)
 {
@@ -53,7 +53,74 @@ static void STEP(attn_merge)(struct ig_attn *a, const struct ig_attn *b, int hd,
     }
 }
 
-#define IG_STEP_MEMBERS \
-    .axpy = STEP(axpy), .rope = STEP(rope), \
-    .store_kv = { [IG_F32] = STEP(store_f32), [IG_F16] = STEP(store_f16) }, \
+static void STEP(attn_sink)(struct ig_attn *a, const float *sink, int hd, int g)
+{
+    for (int h = 0; h < g; h++) {
+        const float m = a->m[h] > sink[h] ? a->m[h] : sink[h], c = ig_expf(a->m[h] - m);
+        float *restrict o = a->o + (size_t)h * (size_t)hd;
+        a->m[h] = m;
+        a->l[h] = fmaf(a->l[h], c, ig_expf(sink[h] - m));
+        for (int d = 0; d < hd; d++) o[d] *= c;
+    }
+}
+
+/* The reductions go through rule 4's lanes, which the compiler may keep in a vector. */
+static void STEP(layernorm)(float *y, const float *x, const float *w, const float *b, int n,
+                            float eps)
+{
+    float lane[IG_LANES] = { 0 }, sq[IG_LANES] = { 0 };
+    for (int i = 0; i < n; i++) lane[i % IG_LANES] += x[i];
+    const float mean = ig_tree16(lane) / (float)n;
+    for (int i = 0; i < n; i++) {
+        const float d = x[i] - mean;
+        sq[i % IG_LANES] = fmaf(d, d, sq[i % IG_LANES]);
+    }
+    const float scale = 1.0f / sqrtf(ig_tree16(sq) / (float)n + eps);
+    if (b)
+        for (int i = 0; i < n; i++) y[i] = fmaf((x[i] - mean) * scale, w[i], b[i]);
+    else
+        for (int i = 0; i < n; i++) y[i] = (x[i] - mean) * scale * w[i];
+}
+
+static void STEP(add)(float *restrict y, const float *restrict x, int n)
+{
+    for (int i = 0; i < n; i++) y[i] += x[i];
+}
+
+static void STEP(clamp)(float *x, float limit, int n)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = x[i] < limit ? x[i] : limit;
+        x[i] = x[i] > -limit ? x[i] : -limit;
+    }
+}
+
+static void STEP(sigmoid)(float *x, int n)
+{
+    for (int i = 0; i < n; i++) x[i] = 1.0f / (1.0f + ig_expf(-x[i]));
+}
+
+static float STEP(dot)(const float *x, const float *y, int n)
+{
+    float lane[IG_LANES] = { 0 };
+    for (int i = 0; i < n; i++) lane[i % IG_LANES] = fmaf(x[i], y[i], lane[i % IG_LANES]);
+    return ig_tree16(lane);
+}
+
+static void STEP(swiglu_oai)(float *restrict h, const float *restrict gate,
+                             const float *restrict up, float limit, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const float g = gate[i] < limit ? gate[i] : limit;
+        float u = up[i] < limit ? up[i] : limit;
+        u = u > -limit ? u : -limit;
+        h[i] = (u + 1.0f) * (g / (1.0f + ig_expf(-1.702f * g)));
+    }
+}
+
+#define IG_STEP_MEMBERS                                                                            \
+    .attn_sink = STEP(attn_sink), .layernorm = STEP(layernorm), .add = STEP(add),                  \
+    .clamp = STEP(clamp), .sigmoid = STEP(sigmoid), .dot = STEP(dot),                              \
+    .swiglu_oai = STEP(swiglu_oai), .axpy = STEP(axpy), .rope = STEP(rope),                        \
+    .store_kv = { [IG_F32] = STEP(store_f32), [IG_F16] = STEP(store_f16) },                        \
     .attn_merge = STEP(attn_merge),

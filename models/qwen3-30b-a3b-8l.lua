@@ -1,8 +1,7 @@
--- A bench shape: Qwen3-30B-A3B cut to 8 of its 48 layers, as Mixtral-family math.
--- Facts: config.json of huggingface.co/Qwen/Qwen3-30B-A3B.  The q and k norms
--- are left out, so this is for `pack --synth` and `bench`, not for real weights.
+-- A bench shape: Qwen3-30B-A3B cut to 8 of its 48 layers, for `pack --synth` and `bench`.
+-- Facts: config.json of huggingface.co/Qwen/Qwen3-30B-A3B.
 model {
-  family = "mixtral",
+  family = "qwen3-moe",
   n_layer = 8,
   n_embd = 2048,
   n_head = 32,

@@ -12,8 +12,6 @@
 
 enum { STATE = IG_GROUP * (IG_HEAD_DIM + 2) }; /* floats of one group's softmax state */
 
-_Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");
-
 static struct ig_attn state_at(float *f)
 {
     return (struct ig_attn){ f, f + IG_GROUP, f + 2 * IG_GROUP };
@@ -25,27 +23,60 @@ static void state_clear(float *f)
     memset(f + IG_GROUP, 0, sizeof(float) * (STATE - IG_GROUP));
 }
 
-static float *part_at(struct ig_engine *e, int row, int head, int span)
+static float *part_at(struct ig_engine *e, int row, int group, int span)
 {
-    const size_t i = ((size_t)row * IG_N_HEAD_KV + (size_t)head) * IG_N_SPAN + (size_t)span;
+    const size_t i = ((size_t)row * IG_N_GROUP + (size_t)group) * IG_N_SPAN + (size_t)span;
     return IG_BUF(e, PART, float) + i * STATE;
 }
 
-/* Rotate one row's heads and put its K and V into the cache. */
-static void store_kv(struct ig_engine *e, int layer, int row, int head)
+/* One head of q or k: norm, clip, rotation; k's bias and q's came with their matrix. */
+static void turn(struct ig_engine *e, float *x, uint64_t norm, const float *cs)
 {
+    if (IG_QK_NORM == IG_QK_NORM_HEAD && norm)
+        ig_kern.rmsnorm(x, x, ig_vec(e, norm), IG_HEAD_DIM, IG_NORM_EPS);
+    if (IG_QKV_CLIP > 0.0f) ig_kern.clamp(x, IG_QKV_CLIP, IG_HEAD_DIM);
+    ig_kern.rope(x, cs, IG_ROPE_DIM);
+}
+
+/* Rotate one row's heads that share KV head `head`, and put its K and V into the cache. */
+static void store_head(struct ig_engine *e, int layer, int row, int head)
+{
+    enum { SHARE = IG_N_HEAD / IG_N_HEAD_KV };
+    const struct ig_layer *l = &ig_layers[layer];
     const struct ig_batch *b = e->batch;
     const int pos = b->pos[row];
-    const float *cs = IG_BUF(e, ROPE, float) + (size_t)pos * IG_HEAD_DIM;
-    float *q = IG_BUF(e, Q, float) + (size_t)row * IG_Q_STRIDE + head * IG_GROUP * IG_HEAD_DIM;
+    const float *cs = ig_rope(e, pos);
+    float *q = IG_BUF(e, Q, float) + (size_t)row * IG_Q_STRIDE + head * SHARE * IG_HEAD_DIM;
     float *k = IG_BUF(e, K, float) + (size_t)row * IG_KV_STRIDE + head * IG_HEAD_DIM;
-    const float *v = IG_BUF(e, V, float) + (size_t)row * IG_KV_STRIDE + head * IG_HEAD_DIM;
+    float *v = IG_BUF(e, V, float) + (size_t)row * IG_KV_STRIDE + head * IG_HEAD_DIM;
 
-    for (int g = 0; g < IG_GROUP; g++) ig_kern.rope(q + g * IG_HEAD_DIM, cs, IG_HEAD_DIM);
-    ig_kern.rope(k, cs, IG_HEAD_DIM);
-    ig_kern.store_kv[IG_KV_FMT](
-        ig_kv(e, layer, b->seq[row], pos / IG_KV_BLOCK, head), k, v, IG_HEAD_DIM,
-        pos % IG_KV_BLOCK);
+    for (int g = 0; g < SHARE; g++) turn(e, q + g * IG_HEAD_DIM, l->q_norm, cs);
+    turn(e, k, l->k_norm, cs);
+    if (IG_QKV_CLIP > 0.0f) ig_kern.clamp(v, IG_QKV_CLIP, IG_HEAD_DIM);
+    ig_kern.store_kv[IG_KV_FMT](ig_kv(e, layer, b->seq[row], pos / IG_KV_BLOCK, head), k, v,
+                                IG_HEAD_DIM, pos % IG_KV_BLOCK);
+}
+
+/* The batch's K and V.  A norm over all heads needs the whole row in one hand. */
+static void store_kv(struct ig_worker *w, int layer)
+{
+    struct ig_engine *e = w->e;
+    const struct ig_layer *l = &ig_layers[layer];
+    enum { FULL = IG_QK_NORM == IG_QK_NORM_FULL, PER_ROW = FULL ? 1 : IG_N_HEAD_KV };
+    int lo, hi;
+
+    ig_team_share(&e->team, w->tid, e->batch->n * PER_ROW, &lo, &hi);
+    for (int i = lo; i < hi; i++) {
+        if (!FULL) {
+            store_head(e, layer, i / PER_ROW, i % PER_ROW);
+            continue;
+        }
+        float *q = IG_BUF(e, Q, float) + (size_t)i * IG_Q_STRIDE;
+        float *k = IG_BUF(e, K, float) + (size_t)i * IG_KV_STRIDE;
+        ig_kern.rmsnorm(q, q, ig_vec(e, l->q_norm), IG_Q_DIM, IG_NORM_EPS);
+        ig_kern.rmsnorm(k, k, ig_vec(e, l->k_norm), IG_KV_DIM, IG_NORM_EPS);
+        for (int head = 0; head < IG_N_HEAD_KV; head++) store_head(e, layer, i, head);
+    }
 }
 
 /* First position that `row` of this layer attends to. */
@@ -56,10 +87,11 @@ static int first_pos(const struct ig_engine *e, int layer, int row)
 }
 
 /* Fold the blocks of one span into st, as far as the row may see. */
-static void fold_span(struct ig_engine *e, int layer, int row, int head, int span, float *st)
+static void fold_span(struct ig_engine *e, int layer, int row, int group, int span, float *st)
 {
     const int from = first_pos(e, layer, row), to = e->batch->pos[row] + 1;
-    const float *q = IG_BUF(e, Q, float) + (size_t)row * IG_Q_STRIDE + head * IG_GROUP * IG_HEAD_DIM;
+    const float *q =
+        IG_BUF(e, Q, float) + (size_t)row * IG_Q_STRIDE + group * IG_GROUP * IG_HEAD_DIM;
     struct ig_attn a = state_at(st);
 
     state_clear(st);
@@ -67,16 +99,22 @@ static void fold_span(struct ig_engine *e, int layer, int row, int head, int spa
         const int lo = from - blk * IG_KV_BLOCK, hi = to - blk * IG_KV_BLOCK;
         if (hi <= 0) break;
         if (lo >= IG_KV_BLOCK) continue;
-        const unsigned char *kv = ig_kv(e, layer, e->batch->seq[row], blk, head);
+        const unsigned char *kv =
+            ig_kv(e, layer, e->batch->seq[row], blk, group / IG_GROUPS_PER_KV);
         ig_kern.attn[IG_KV_FMT](&a, q, kv, kv + (size_t)IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM,
                                 IG_HEAD_DIM, IG_GROUP, lo > 0 ? lo : 0,
                                 hi < IG_KV_BLOCK ? hi : IG_KV_BLOCK, IG_ATTN_SCALE);
     }
 }
 
-static void finish(struct ig_engine *e, int row, int head, const float *st)
+static void finish(struct ig_engine *e, int layer, int row, int group, float *st, float *rows)
 {
-    float *out = IG_BUF(e, AO, float) + (size_t)row * IG_Q_DIM + head * IG_GROUP * IG_HEAD_DIM;
+    float *out = rows + (size_t)row * IG_Q_DIM + group * IG_GROUP * IG_HEAD_DIM;
+    const uint64_t sinks = ig_layers[layer].sinks;
+    if (sinks) {
+        struct ig_attn a = state_at(st);
+        ig_kern.attn_sink(&a, ig_vec(e, sinks) + group * IG_GROUP, IG_HEAD_DIM, IG_GROUP);
+    }
     for (int g = 0; g < IG_GROUP; g++) {
         const float inv = 1.0f / st[IG_GROUP + g];
         const float *o = st + 2 * IG_GROUP + g * IG_HEAD_DIM;
@@ -86,45 +124,45 @@ static void finish(struct ig_engine *e, int row, int head, const float *st)
 
 static int span_of(int pos) { return pos / (IG_KV_BLOCK * IG_SPAN_BLOCKS); }
 
-/* One row and KV head, all spans in order. */
-static void attend(struct ig_worker *w, int layer, int row, int head)
+/* One row and group of heads, all spans in order. */
+static void attend(struct ig_worker *w, int layer, int row, int group, float *out)
 {
     struct ig_engine *e = w->e;
     float *all = w->attn, *one = w->attn + STATE;
     const int first = span_of(first_pos(e, layer, row)), last = span_of(e->batch->pos[row]);
 
-    fold_span(e, layer, row, head, first, all);
+    fold_span(e, layer, row, group, first, all);
     for (int s = first + 1; s <= last; s++) {
-        fold_span(e, layer, row, head, s, one);
+        fold_span(e, layer, row, group, s, one);
         struct ig_attn a = state_at(all), b = state_at(one);
         ig_kern.attn_merge(&a, &b, IG_HEAD_DIM, IG_GROUP);
     }
-    finish(e, row, head, all);
+    finish(e, layer, row, group, all, out);
 }
 
 /* The same with the spans shared between threads, then merged in the same order. */
-static void attend_split(struct ig_worker *w, int layer, int max_span)
+static void attend_split(struct ig_worker *w, int layer, int max_span, float *out)
 {
     struct ig_engine *e = w->e;
-    const int heads = e->batch->n * IG_N_HEAD_KV;
+    const int items = e->batch->n * IG_N_GROUP;
     int lo, hi;
-    while (ig_team_claim(&e->team, heads * max_span, 1, &lo, &hi)) {
-        const int row = lo / max_span / IG_N_HEAD_KV, head = lo / max_span % IG_N_HEAD_KV;
+    while (ig_team_claim(&e->team, items * max_span, 1, &lo, &hi)) {
+        const int row = lo / max_span / IG_N_GROUP, group = lo / max_span % IG_N_GROUP;
         const int span = lo % max_span;
         if (span >= span_of(first_pos(e, layer, row)) && span <= span_of(e->batch->pos[row]))
-            fold_span(e, layer, row, head, span, part_at(e, row, head, span));
+            fold_span(e, layer, row, group, span, part_at(e, row, group, span));
     }
     ig_team_wait(&e->team);
-    ig_team_share(&e->team, w->tid, heads, &lo, &hi);
+    ig_team_share(&e->team, w->tid, items, &lo, &hi);
     for (int i = lo; i < hi; i++) {
-        const int row = i / IG_N_HEAD_KV, head = i % IG_N_HEAD_KV;
+        const int row = i / IG_N_GROUP, group = i % IG_N_GROUP;
         const int first = span_of(first_pos(e, layer, row)), last = span_of(e->batch->pos[row]);
-        float *all = part_at(e, row, head, first);
+        float *all = part_at(e, row, group, first);
         for (int s = first + 1; s <= last; s++) {
-            struct ig_attn a = state_at(all), b = state_at(part_at(e, row, head, s));
+            struct ig_attn a = state_at(all), b = state_at(part_at(e, row, group, s));
             ig_kern.attn_merge(&a, &b, IG_HEAD_DIM, IG_GROUP);
         }
-        finish(e, row, head, all);
+        finish(e, layer, row, group, all, out);
     }
 }
 
@@ -157,7 +195,7 @@ static void project(struct ig_worker *w, const struct ig_layer *l)
 }
 
 /* Rows of attention output, as o reads them, times o, onto the residual stream. */
-static void project_out(struct ig_worker *w, const struct ig_layer *l)
+void ig_attn_output(struct ig_worker *w, const struct ig_layer *l)
 {
     struct ig_engine *e = w->e;
     const int n = e->batch->n;
@@ -166,14 +204,15 @@ static void project_out(struct ig_worker *w, const struct ig_layer *l)
     if (ig_is_block(l->o.fmt)) {
         ig_team_share(&e->team, w->tid, n, &lo, &hi);
         for (int t = lo; t < hi; t++)
-            ig_kern.quantize(IG_BUF(e, AOQ, struct ig_xq) + (size_t)t * (IG_Q_DIM / IG_QBLOCK),
-                             IG_BUF(e, AO, float) + (size_t)t * IG_Q_DIM, IG_Q_DIM);
+            ig_kern.quantize(IG_BUF(e, AOQ, struct ig_xq) + (size_t)t * (IG_O_DIM / IG_QBLOCK),
+                             IG_BUF(e, AO, float) + (size_t)t * IG_O_DIM, IG_O_DIM);
         ig_team_wait(&e->team);
     }
     for (int t = 0; t < n; t++)
-        w->ptr[t] = ig_is_block(l->o.fmt)
-                        ? (const void *)(IG_BUF(e, AOQ, struct ig_xq) + (size_t)t * (IG_Q_DIM / IG_QBLOCK))
-                        : (const void *)(IG_BUF(e, AO, float) + (size_t)t * IG_Q_DIM);
+        w->ptr[t] =
+            ig_is_block(l->o.fmt)
+                ? (const void *)(IG_BUF(e, AOQ, struct ig_xq) + (size_t)t * (IG_O_DIM / IG_QBLOCK))
+                : (const void *)(IG_BUF(e, AO, float) + (size_t)t * IG_O_DIM);
     ig_team_share(&e->team, w->tid, (IG_N_EMBD + 15) / 16, &lo, &hi);
     ig_panel_fn *const fn = ig_kern.panel[l->o.fmt];
     for (int p = lo; p < hi; p++) {
@@ -181,9 +220,24 @@ static void project_out(struct ig_worker *w, const struct ig_layer *l)
         const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
         for (int t = 0; t < n; t++) {
             float *x = ig_x(e, t) + p * 16;
-            for (int r = 0; r < rows; r++) x[r] += w->ya[t][r];
+            if (l->o.bias) ig_kern.add(w->ya[t], ig_vec(e, l->o.bias) + p * 16, 16);
+            for (int r = 0; r < rows; r++) x[r] += w->ya[t][r] * IG_RESIDUAL_SCALE;
         }
     }
+}
+
+void ig_attend(struct ig_worker *w, int layer, float *out)
+{
+    struct ig_engine *e = w->e;
+    const int spans = max_span(e->batch);
+    int lo, hi;
+
+    if (spans > 1 && e->batch->n <= IG_PART_ROW)
+        attend_split(w, layer, spans, out);
+    else
+        while (ig_team_claim(&e->team, e->batch->n * IG_N_GROUP, 1, &lo, &hi))
+            attend(w, layer, lo / IG_N_GROUP, lo % IG_N_GROUP, out);
+    ig_team_wait(&e->team);
 }
 
 /* Attention of one layer: normed rows in, residual stream updated. */
@@ -191,21 +245,11 @@ void ig_attention(struct ig_worker *w, int layer)
 {
     struct ig_engine *e = w->e;
     const struct ig_layer *l = &ig_layers[layer];
-    const int items = e->batch->n * IG_N_HEAD_KV;
-    int lo, hi;
 
     project(w, l);
     ig_team_wait(&e->team);
-    ig_team_share(&e->team, w->tid, items, &lo, &hi);
-    for (int i = lo; i < hi; i++) store_kv(e, layer, i / IG_N_HEAD_KV, i % IG_N_HEAD_KV);
+    store_kv(w, layer);
     ig_team_wait(&e->team);
-
-    const int spans = max_span(e->batch);
-    if (spans > 1 && e->batch->n <= IG_PART_ROW)
-        attend_split(w, layer, spans);
-    else
-        while (ig_team_claim(&e->team, items, 1, &lo, &hi))
-            attend(w, layer, lo / IG_N_HEAD_KV, lo % IG_N_HEAD_KV);
-    ig_team_wait(&e->team);
-    project_out(w, l);
+    ig_attend(w, layer, IG_BUF(e, AO, float));
+    ig_attn_output(w, l);
 }

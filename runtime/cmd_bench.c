@@ -11,7 +11,7 @@
 #include "machine.h"
 #include "out.h"
 #include "progress.h"
-#include "route.h"
+#include "forced.h"
 #include "stop.h"
 #include "tables.h"
 #include "tier_stats.h"
@@ -37,7 +37,7 @@ struct bench {
     int32_t *ids;
     struct test test[N_TEST];
     int done; /* repetitions */
-    struct ig_route route;
+    struct ig_forced route;
     struct ig_membench mem;
     double disk;      /* bytes/s of direct reads, best of the readings; 0: no experts on disk */
     double bandwidth; /* best of the readings, 0 when there was no memory for them */
@@ -84,7 +84,7 @@ static double decode_once(struct bench *b)
     const double t0 = ig_seconds();
     for (int i = 0; i < n; i++) {
         if (ig_stop_signal()) return -1;
-        if (b->o->route) ig_route_next(&b->route, b->e);
+        if (b->o->route) ig_forced_next(&b->route, b->e);
         ig_gen_step(&gen, b->ids[i]);
     }
     ig_set_choices(b->e, NULL, NULL, NULL);
@@ -297,7 +297,7 @@ enum ig_err ig_cmd_bench(const struct ig_opts *o, struct ig_why *why)
     struct ig_session s;
     enum ig_err err = ig_session_open(&s, o, 0, why);
     if (err != IG_OK) return err;
-    if (o->route) err = ig_route_open(&b.route, o->route, why);
+    if (o->route) err = ig_forced_open(&b.route, o->route, why);
     if (err == IG_OK) err = prepare(&b, &s, why);
     if (err == IG_OK) {
         ig_stop_catch();
@@ -311,7 +311,7 @@ enum ig_err ig_cmd_bench(const struct ig_opts *o, struct ig_why *why)
         else
             print_text(&b);
     }
-    if (o->route) ig_route_close(&b.route);
+    if (o->route) ig_forced_close(&b.route);
     ig_membench_close(&b.mem);
     for (int k = 0; k < N_TEST; k++) free(b.test[k].ms);
     free(b.ids);

@@ -100,6 +100,7 @@ static enum ig_err perplexity(const struct ig_session *s, const struct ig_opts *
             ig_fail(why, IG_FAIL, "%s: want 2 tokens or more to predict one, got %zu", o->file, n);
     if (err == IG_OK) {
         struct tally t = { .batch = batch };
+        ig_set_length(s->e, window);
         measure(s->e, ids, (int)n, window, &t);
         if (t.predicted > 0) report(o, &t, bytes, (int)n, window);
     }

@@ -49,6 +49,8 @@ static enum ig_err complete(const struct ig_opts *o, const char *text, size_t by
     if (err == IG_OK) err = ig_gen_init(&gen, &s, o, why);
     if (err == IG_OK) {
         ig_stop_catch();
+        const int left = ig_n_ctx(s.e) - (int)n, more = o->n_predict;
+        ig_set_length(s.e, more >= 0 && more <= left ? (int)n + more : 0);
         enum ig_gen_end end = IG_GEN_STOPPED;
         if (ig_gen_prompt(&gen, ids, (int)n)) {
             if (o->display_prompt) ig_out(text, bytes); /* now: progress lines would wipe it */

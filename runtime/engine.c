@@ -11,7 +11,7 @@
 
 enum { READ_BYTES = 8 << 20 }; /* blocks are read in groups of about this size */
 
-_Static_assert(IG_N_ROW * IG_QBLOCK * 4 <= 64 << 10, "hidden_block's rows fit a thread's spare");
+_Static_assert(IG_N_ROW *IG_QBLOCK * 4 <= 64 << 10, "hidden_block's rows fit a thread's spare");
 _Static_assert(IG_N_EMBD * 4 <= 64 << 10, "down_one's sums fit a thread's spare");
 _Static_assert(IG_N_EMBD % 2 == 0 && IG_HEAD_DIM % 2 == 0, "pairs of columns");
 
@@ -112,18 +112,27 @@ static void touch(struct ig_engine *e, int poison)
     }
 }
 
-/* cos, sin of position * theta^(-2i / head_dim): Su et al. 2021, RoFormer, equation 15. */
+/* cos, sin of position * frequency: Su et al. 2021, RoFormer, equation 15. */
 static void fill_rope(struct ig_engine *e)
 {
     float *cs = IG_BUF(e, ROPE, float);
+    for (int table = 0; table < IG_N_ROPE; table++) {
+        const float scale = ig_rope_scale[table];
 #pragma omp parallel for num_threads(e->team.n)
-    for (int pos = 0; pos < IG_N_CTX; pos++)
-        for (int i = 0; i < IG_HEAD_DIM / 2; i++) {
-            const float inv = 1.0f / powf(IG_ROPE_THETA, (float)(2 * i) / (float)IG_HEAD_DIM);
-            const float angle = (float)pos * inv;
-            cs[((size_t)pos * (IG_HEAD_DIM / 2) + (size_t)i) * 2] = cosf(angle);
-            cs[((size_t)pos * (IG_HEAD_DIM / 2) + (size_t)i) * 2 + 1] = sinf(angle);
+        for (int pos = 0; pos < IG_N_CTX; pos++) {
+            float *at = cs + ((size_t)table * IG_N_CTX + (size_t)pos) * IG_ROPE_DIM;
+            for (int i = 0; i < IG_ROPE_DIM / 2; i++) {
+                const float angle = (float)pos * ig_rope_freq[table][i];
+                at[2 * i] = cosf(angle) * scale;
+                at[2 * i + 1] = sinf(angle) * scale;
+            }
         }
+    }
+}
+
+void ig_set_length(struct ig_engine *e, int n)
+{
+    e->rope = IG_N_ROPE > 1 && (n > 0 ? n : e->n_ctx) > IG_ROPE_SWITCH;
 }
 
 static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
@@ -137,8 +146,7 @@ static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct 
     enum ig_err err = ig_wfile_open(&e->file, o->weights, IG_LAYOUT_HASH, why);
     if (err != IG_OK) return err;
     if (e->file.h.data.bytes != IG_DATA_BYTES)
-        return ig_fail(why, IG_MISMATCH,
-                       "weights: want %" PRIu64 " bytes of data, got %" PRIu64,
+        return ig_fail(why, IG_MISMATCH, "weights: want %" PRIu64 " bytes of data, got %" PRIu64,
                        (uint64_t)IG_DATA_BYTES, e->file.h.data.bytes);
     err = ig_arena_map(&e->mem, IG_MEM_BYTES, &huge, why);
     if (err != IG_OK) return err;
@@ -147,6 +155,7 @@ static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct 
     if (err != IG_OK) return err;
     touch(e, o->poison);
     fill_rope(e);
+    ig_set_length(e, 0);
     for (int s = 0; s < IG_N_SEQ; s++)
         for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
             e->kv_table[s][i] = (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i;

@@ -12,11 +12,11 @@
 struct ig_engine;
 
 struct ig_open {
-    const char *weights;  /* path, or NULL for the embedded file */
-    int threads;          /* 0: as many as the plan and the machine allow */
-    int n_ctx;            /* 0: the plan's */
-    int verify;           /* check every block's checksum while loading */
-    int poison;           /* fill scratch with NaN first (tests) */
+    const char *weights; /* path, or NULL for the embedded file */
+    int threads;         /* 0: as many as the plan and the machine allow */
+    int n_ctx;           /* 0: the plan's */
+    int verify;          /* check every block's checksum while loading */
+    int poison;          /* fill scratch with NaN first (tests) */
     void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: quiet */
 };
 
@@ -31,6 +31,11 @@ struct ig_batch {
     const int32_t *token, *pos, *seq;
     const uint8_t *want; /* [n] 1: compute this row's logits */
 };
+
+/* No sequence will pass n positions (0: the context) before the KV cache starts anew.  Models with
+ * two sets of rotary frequencies choose by this, once a sequence, so that cached and new keys
+ * agree. */
+void ig_set_length(struct ig_engine *e, int n);
 
 /* Run the batch; logits of the wanting rows, in order, at ig_logits(). */
 void ig_forward(struct ig_engine *e, const struct ig_batch *b);

@@ -1,7 +1,7 @@
 /* eval_tokens.c -- run given ids and write what the pass computed: eval --tokens.
  *
  * Tensors of T positions: logits [T, vocab], hidden.embed, hidden.layerL and
- * hidden.final_norm [T, n_embd], router.layerL.topk_idx and .topk_weight
+ * hidden.final_norm [T, n_embd], router.layerL.topk_idx and .topk_weight (layers with experts)
  * [T, experts used], the chosen experts by descending weight, equal weights by
  * lower id.  With --greedy N: greedy.tokens [N] and greedy.logits [N, vocab],
  * row i being what token i was taken from.
@@ -9,6 +9,7 @@
 #include "eval.h"
 
 #include "config.h"
+#include "tables.h"
 #include "dump.h"
 #include "generate.h"
 #include "input.h"
@@ -161,6 +162,7 @@ static enum ig_err write_capture(const struct capture *c, const int32_t *ids, co
         list(t, &n, 0, c->n, IG_N_EMBD, c->hidden[i + 1], "hidden", i);
     list(t, &n, 0, c->n, IG_N_EMBD, c->hidden[N_HIDDEN - 1], "hidden.final_norm", -1);
     for (int i = 0; i < IG_N_LAYER; i++) {
+        if (ig_layers[i].ffn != IG_FFN_MOE) continue;
         list(t, &n, 1, c->n, IG_N_EXPERT_USED, c->expert[i], "router", i);
         list(t, &n, 0, c->n, IG_N_EXPERT_USED, c->weight[i], "router", i);
     }
@@ -210,6 +212,7 @@ enum ig_err ig_eval_tokens(struct ig_engine *e, const struct ig_opts *o, int bat
     if (err == IG_OK) err = open_capture(&c, (int)n, n_greedy, o->dump != NULL, why);
     if (err == IG_OK) {
         if (o->dump) ig_set_tap(e, &tap);
+        ig_set_length(e, (int)n + n_greedy);
         int whole = ig_eval_rows(e, ids, (int)n, batch, &to);
         ig_set_tap(e, NULL);
         whole = whole && continue_greedily(e, &c);

@@ -9,14 +9,13 @@
 #include <string.h>
 
 /* Normed copies of all rows, as floats and, where block weights read them, as int8 blocks. */
-static void norm_rows(struct ig_worker *w, uint64_t norm_off)
+static void norm_rows(struct ig_worker *w, uint64_t weight, uint64_t bias)
 {
     struct ig_engine *e = w->e;
     int lo, hi;
     ig_team_share(&e->team, w->tid, e->batch->n, &lo, &hi);
     for (int t = lo; t < hi; t++) {
-        ig_kern.rmsnorm(ig_xn(e, t), ig_x(e, t), (const float *)(const void *)ig_data(e, norm_off),
-                        IG_N_EMBD, IG_NORM_EPS);
+        ig_norm(e, ig_xn(e, t), ig_x(e, t), weight, bias);
 #if IG_MEM_XQ_BYTES
         ig_kern.quantize(ig_xnq(e, t), ig_xn(e, t), IG_N_EMBD);
 #endif
@@ -34,6 +33,8 @@ static void embed(struct ig_worker *w)
         ig_panel_row(ig_token_embd.fmt, ig_x(e, t),
                      ig_data(e, ig_token_embd.off + (uint64_t)(id / 16) * ig_token_embd.stride),
                      id % 16, IG_N_EMBD);
+        if (IG_EMBD_SCALE != 1.0f)
+            for (int i = 0; i < IG_N_EMBD; i++) ig_x(e, t)[i] *= IG_EMBD_SCALE;
     }
     ig_team_wait(&e->team);
 }
@@ -46,7 +47,7 @@ static void show(struct ig_worker *w, int layer)
     if (w->tid == 0)
         for (int t = 0; t < e->batch->n; t++) {
             if (e->tap.hidden) e->tap.hidden(e->tap.ctx, layer, t, ig_x(e, t));
-            if (e->tap.routed && layer >= 0)
+            if (e->tap.routed && layer >= 0 && ig_layers[layer].ffn == IG_FFN_MOE)
                 e->tap.routed(e->tap.ctx, layer, t, ig_topk_id(e, t), ig_topk_w(e, t));
         }
     ig_team_wait(&e->team);
@@ -63,9 +64,8 @@ static void output(struct ig_worker *w)
 
     ig_team_share(&e->team, w->tid, n, &lo, &hi);
     for (int i = lo; i < hi; i++) {
-        ig_kern.rmsnorm(ln + (size_t)i * IG_N_EMBD, ig_x(e, e->want_row[i]),
-                        (const float *)(const void *)ig_data(e, ig_output_norm_off), IG_N_EMBD,
-                        IG_NORM_EPS);
+        ig_norm(e, ln + (size_t)i * IG_N_EMBD, ig_x(e, e->want_row[i]), ig_output_norm,
+                ig_output_norm_bias);
         if (ig_is_block(ig_output.fmt))
             ig_kern.quantize(lnq + (size_t)i * (IG_N_EMBD / IG_QBLOCK), ln + (size_t)i * IG_N_EMBD,
                              IG_N_EMBD);
@@ -79,13 +79,18 @@ static void output(struct ig_worker *w)
                         ? (const void *)(lnq + (size_t)i * (IG_N_EMBD / IG_QBLOCK))
                         : (const void *)(ln + (size_t)i * IG_N_EMBD);
     ig_team_share(&e->team, w->tid, IG_LOGIT_STRIDE / 16, &lo, &hi);
-    if (n > 0)
-        ig_linear(w, &ig_output, lo, hi, w->ptr, n, IG_BUF(e, LOGITS, float), IG_LOGIT_STRIDE);
+    if (n == 0) return;
+    float *logits = IG_BUF(e, LOGITS, float);
+    ig_linear(w, &ig_output, lo, hi, w->ptr, n, logits, IG_LOGIT_STRIDE);
+    if (IG_LOGIT_SCALE != 1.0f)
+        for (int i = 0; i < n; i++)
+            for (int c = lo * 16; c < hi * 16; c++)
+                logits[(size_t)i * IG_LOGIT_STRIDE + (size_t)c] /= IG_LOGIT_SCALE;
 }
 
 static struct ig_worker worker(struct ig_engine *e, int tid)
 {
-    const size_t slots = (size_t)IG_N_ROW * IG_N_EXPERT_USED;
+    const size_t slots = IG_N_SLOT;
     unsigned char *p = e->mem + IG_MEM_THREAD_OFF + (uint64_t)tid * IG_THREAD_BYTES;
     struct ig_worker w = { .e = e, .tid = tid };
     w.ya = (float(*)[IG_PANEL_ROWS])(void *)p;
@@ -104,15 +109,20 @@ static void run(struct ig_engine *e, int tid)
     show(&w, -1);
     for (int layer = 0; layer < IG_N_LAYER; layer++) {
         const struct ig_layer *l = &ig_layers[layer];
-        norm_rows(&w, l->mixer_norm);
+        norm_rows(&w, l->mixer_norm, l->mixer_norm_bias);
         switch (l->mixer) {
-        case IG_MIXER_GQA: ig_attention(&w, layer); break;
+        case IG_MIXER_GQA:
+            ig_attention(&w, layer);
+            break;
+#if IG_KV_LORA
+        case IG_MIXER_MLA:
+            ig_latent(&w, layer);
+            break;
+#endif
         }
         ig_team_wait(&e->team);
-        norm_rows(&w, l->ffn_norm);
-        switch (l->ffn) {
-        case IG_FFN_MOE: ig_moe(&w, layer); break;
-        }
+        norm_rows(&w, l->ffn_norm, l->ffn_norm_bias);
+        ig_moe(&w, layer);
         ig_team_wait(&e->team);
         show(&w, layer);
     }

@@ -118,6 +118,53 @@ static enum ig_err get_bool(struct ig_gguf *g, const char *key, int *flag, struc
     return IG_OK;
 }
 
+/* Ids of tokens that exist; types that exist; byte tokens spelled as one byte.  The rules of
+ * gen/gguf_vocab.lua. */
+static enum ig_err check_ids(const struct ig_gguf *g, const struct ig_tok_gguf *v,
+                             struct ig_why *why)
+{
+    const struct {
+        const char *key;
+        int32_t id;
+    } ids[] = { { "bos", v->bos },
+                { "eos", v->eos },
+                { "eot", v->eot },
+                { "unknown", v->unk },
+                { "padding", v->pad } };
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (ids[i].id >= 0 && (uint32_t)ids[i].id >= v->n_vocab)
+            return ig_fail(why, IG_BAD_FILE,
+                           "%s: tokenizer.ggml.%s_token_id: want a token id below %u, got %d",
+                           g->ckpt.file[0].path, ids[i].key, v->n_vocab, ids[i].id);
+    return IG_OK;
+}
+
+static int is_hex(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
+}
+
+static enum ig_err check_types(const struct ig_gguf *g, const struct ig_tok_gguf *v,
+                               struct ig_why *why)
+{
+    enum { BYTE = 6 };
+    for (uint32_t i = 0; v->type && i < v->n_vocab; i++) {
+        const char *t = v->token[i];
+        const uint32_t n = v->token_bytes[i];
+        if (v->type[i] < 1 || v->type[i] > BYTE)
+            return ig_fail(why, IG_BAD_FILE,
+                           "%s: tokenizer.ggml.token_type[%u]: want 1 to 6, got %d",
+                           g->ckpt.file[0].path, i, v->type[i]);
+        if (v->type[i] == BYTE &&
+            (n != 6 || memcmp(t, "<0x", 3) != 0 || !is_hex(t[3]) || !is_hex(t[4]) || t[5] != '>'))
+            return ig_fail(why, IG_BAD_FILE,
+                           "%s: tokenizer.ggml.tokens[%u]: want a byte token from <0x00> to "
+                           "<0xFF>, got \"%.*s\"",
+                           g->ckpt.file[0].path, i, n < 40 ? (int)n : 40, t);
+    }
+    return IG_OK;
+}
+
 enum ig_err ig_gguf_tokenizer(struct ig_gguf *g, struct ig_tok_gguf *view, struct ig_why *why)
 {
     void *type = NULL, *score = NULL;
@@ -147,5 +194,6 @@ enum ig_err ig_gguf_tokenizer(struct ig_gguf *g, struct ig_tok_gguf *view, struc
     // clang-format on
     view->type = type;
     view->score = score;
-    return IG_OK;
+    err = view->token ? check_ids(g, view, why) : IG_OK;
+    return err ? err : check_types(g, view, why);
 }

@@ -3,8 +3,8 @@
  */
 #include "jinja_parse.h"
 #include <errno.h>
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static struct ig_jnode *parse_unary(struct ig_jparser *p, int with_filter);
 static struct ig_jnode *parse_primary(struct ig_jparser *p);
@@ -130,10 +130,9 @@ static struct ig_jnode *parse_string(struct ig_jparser *p)
 
 static struct ig_jnode *parse_name(struct ig_jparser *p)
 {
-    const char *name = ig_jpeek(p)->p;
     struct ig_jnode *n = ig_jnode(p, IG_JN_CONST);
     if (!n) return NULL;
-    p->at++;
+    const char *name = p->tok[p->at++].p;
     if (!strcmp(name, "true") || !strcmp(name, "True")) {
         n->val = ig_jbool(1);
     } else if (!strcmp(name, "false") || !strcmp(name, "False")) {

@@ -1,33 +1,295 @@
-/* moe.c -- router, top-k and the chosen experts of one layer.
+/* moe.c -- the feed-forward block of one layer: router, chosen experts, dense block.
  *
  * Rows are grouped by expert, so an expert's weights are read once a batch; each
- * row's expert outputs are then added in rank order (largest weight first),
- * whoever computed them.
+ * row's expert outputs are then added in rank order (largest weight first), the dense
+ * block's last, whoever computed them.  A dense layer is the dense block alone.
  */
 #include "state.h"
 
 #include <string.h>
 
-/* Experts of one row: the k largest logits, ties to the lower id; weights are the
- * softmax over the chosen logits (Jiang et al. 2024, Mixtral, section 2.1). */
-static void choose(struct ig_engine *e, int row)
-{
-    const float *logit = IG_BUF(e, RL, float) + (size_t)row * IG_RL_STRIDE;
-    int32_t *id = ig_topk_id(e, row);
-    float *weight = ig_topk_w(e, row);
+enum { USED = IG_N_EXPERT_USED ? IG_N_EXPERT_USED : 1, ASIDE = IG_N_ROW * IG_N_EXPERT_USED };
 
-    for (int k = 0; k < IG_N_EXPERT_USED; k++) {
-        int best = -1;
-        for (int x = 0; x < IG_N_EXPERT; x++) {
-            int taken = 0;
-            for (int j = 0; j < k; j++) taken |= id[j] == x;
-            if (!taken && (best < 0 || logit[x] > logit[best])) best = x;
-        }
-        id[k] = best;
-        weight[k] = logit[best];
-    }
-    ig_kern.softmax(weight, IG_N_EXPERT_USED);
+/* Rows of expert work have slots: row * k + rank; the dense block's are ASIDE + row. */
+static int row_of(int slot) { return slot >= ASIDE ? slot - ASIDE : slot / USED; }
+
+/* ROUTE: start[IG_N_EXPERT + 1], then (row * k + rank) grouped by expert, rows ascending. */
+static int32_t *route_start(struct ig_engine *e) { return IG_BUF(e, ROUTE, int32_t); }
+static int32_t *route_slot(struct ig_engine *e) { return route_start(e) + IG_N_EXPERT + 1; }
+
+static void group_by_expert(struct ig_engine *e)
+{
+    int32_t *start = route_start(e), *slot = route_slot(e), fill[IG_N_EXPERT + 1];
+    const int n = e->batch->n * IG_N_EXPERT_USED;
+    const int32_t *id = ig_topk_id(e, 0);
+
+    memset(start, 0, sizeof(int32_t) * (IG_N_EXPERT + 1));
+    for (int i = 0; i < n; i++) start[id[i] + 1]++;
+    for (int x = 0; x < IG_N_EXPERT; x++) start[x + 1] += start[x];
+    memcpy(fill, start, sizeof(int32_t) * IG_N_EXPERT);
+    for (int i = 0; i < n; i++) slot[fill[id[i]]++] = i;
 }
+
+/* Which experts this batch needs and where their weights are. */
+static void locate(struct ig_engine *e, const struct ig_layer *l)
+{
+    e->n_active = 0;
+#if IG_MEM_SLOTS_BYTES
+    if (l->ffn == IG_FFN_MOE) ig_tier_layer(e, (int)(l - ig_layers));
+#else
+    const int32_t *start = route_start(e);
+    for (int x = 0; x < IG_N_EXPERT && l->ffn == IG_FFN_MOE; x++) {
+        if (start[x] == start[x + 1]) continue;
+        e->active[e->n_active] = x;
+        e->slab[e->n_active++] = ig_expert(e, l->expert_off + (uint64_t)x * l->expert_stride);
+    }
+#endif
+    if (!l->dense_gate.rows) return;
+    e->active[e->n_active] = IG_DENSE;
+    e->slab[e->n_active++] = ig_data(e, 0);
+}
+
+/* The three matrices and the rows of active block a. */
+struct work {
+    const struct ig_mat *gate, *up, *down;
+    const unsigned char *slab;
+    const int32_t *slots; /* NULL: ASIDE, ASIDE + 1, ... */
+    int n;
+};
+
+static struct work work_of(struct ig_engine *e, const struct ig_layer *l, int a)
+{
+    const int32_t *start = route_start(e), x = e->active[a];
+    if (x == IG_DENSE)
+        return (struct work){ &l->dense_gate, &l->dense_up, &l->dense_down,
+                              e->slab[a],     NULL,         e->batch->n };
+    return (struct work){
+        &l->gate, &l->up, &l->down, e->slab[a], route_slot(e) + start[x], start[x + 1] - start[x]
+    };
+}
+static int slot_of(const struct work *k, int t) { return k->slots ? k->slots[t] : ASIDE + t; }
+
+/* Where the hidden values of a slot are, as elements of `each` a 32 of them. */
+static size_t hidden_at(int slot, size_t each)
+{
+    const size_t wide = IG_FF_PAD / IG_QBLOCK * each, aside = IG_ASIDE_PAD / IG_QBLOCK * each;
+    return slot < ASIDE ? (size_t)slot * wide : ASIDE * wide + (size_t)(slot - ASIDE) * aside;
+}
+static struct ig_xq *hq_at(struct ig_engine *e, int slot)
+{
+    return IG_BUF(e, HQ, struct ig_xq) + hidden_at(slot, 1);
+}
+static float *h_at(struct ig_engine *e, int slot)
+{
+    return IG_BUF(e, H, float) + hidden_at(slot, IG_QBLOCK);
+}
+
+static void activate(float *h, const float *gate, const float *up)
+{
+    if (IG_ACT == IG_ACT_SWIGLU_OAI)
+        ig_kern.swiglu_oai(h, gate, up, IG_ACT_LIMIT, IG_PANEL_ROWS);
+    else
+        ig_kern.swiglu(h, gate, up, IG_PANEL_ROWS);
+}
+
+/* 16 hidden values of every row of the block, before the activation. */
+static void hidden_panel(struct ig_worker *w, const struct work *k, const struct ig_mat *m, int p,
+                         float (*y)[IG_PANEL_ROWS])
+{
+    for (int t = 0; t < k->n; t++) w->ptr[t] = ig_act(w->e, row_of(slot_of(k, t)), m->fmt);
+    ig_kern.panel[m->fmt](y, k->slab + m->off + (uint64_t)p * m->stride, w->ptr, IG_N_EMBD, k->n);
+    if (!m->bias) return;
+    const float *bias = (const float *)(const void *)(k->slab + m->bias) + p * IG_PANEL_ROWS;
+    for (int t = 0; t < k->n; t++) ig_kern.add(y[t], bias, IG_PANEL_ROWS);
+}
+
+/* 32 hidden values of every row of active block a: act(gate) * up, as down reads them. */
+static void hidden_block(struct ig_worker *w, const struct ig_layer *l, int a, int block)
+{
+    struct ig_engine *e = w->e;
+    const struct work k = work_of(e, l, a);
+    const int panels = (int)(k.gate->rows + 15) / 16, to_blocks = ig_is_block(k.down->fmt);
+    float h[IG_QBLOCK];
+
+    for (int half = 0; half < 2; half++) {
+        const int p = 2 * block + half;
+        if (p >= panels) break;
+        hidden_panel(w, &k, k.gate, p, w->ya);
+        hidden_panel(w, &k, k.up, p, w->yb);
+        for (int t = 0; t < k.n; t++) {
+            float *out = to_blocks ? w->spare + (size_t)t * IG_QBLOCK + half * 16
+                                   : h_at(e, slot_of(&k, t)) + block * IG_QBLOCK + half * 16;
+            activate(out, w->ya[t], w->yb[t]);
+        }
+    }
+    if (!to_blocks) return;
+    for (int t = 0; t < k.n; t++) {
+        memcpy(h, w->spare + (size_t)t * IG_QBLOCK, sizeof h);
+        if (2 * block + 1 >= panels) memset(h + 16, 0, sizeof h / 2);
+        ig_kern.quantize(hq_at(e, slot_of(&k, t)) + block, h, IG_QBLOCK);
+    }
+}
+
+/* Items [lo, hi): `routed` blocks of the experts from active `first` on, then those of the dense
+ * block. */
+static void hidden_items(struct ig_worker *w, const struct ig_layer *l, int first, int routed,
+                         int lo, int hi)
+{
+    const int blocks = IG_FF_PAD / IG_QBLOCK;
+    for (int i = lo; i < hi; i++)
+        if (i < routed) {
+            ig_tier_need(w->e, first + i / blocks);
+            hidden_block(w, l, first + i / blocks, i % blocks);
+        } else {
+            hidden_block(w, l, w->e->n_active - 1, i - routed);
+        }
+}
+
+/* Hidden values of the active blocks [a_lo, a_hi).  Where experts may still be on their way, threads
+ * share each of them, so that all work on the first ones while the last arrive. */
+static void hidden(struct ig_worker *w, const struct ig_layer *l, int a_lo, int a_hi)
+{
+    struct ig_engine *e = w->e;
+    const int blocks = IG_FF_PAD / IG_QBLOCK, with_dense = a_hi > a_lo && e->active[a_hi - 1] == IG_DENSE;
+    const int aside = with_dense ? (int)(l->dense_gate.rows + 31) / IG_QBLOCK : 0;
+    const int routed = (a_hi - a_lo - with_dense) * blocks, items = routed + aside;
+    int lo, hi;
+
+    if (e->batch->n == 1 && IG_TIER != IG_TIER_DISK) {
+        ig_team_share(&e->team, w->tid, items, &lo, &hi);
+        hidden_items(w, l, a_lo, routed, lo, hi);
+        return;
+    }
+    while (ig_team_claim(&e->team, items, 2, &lo, &hi)) hidden_items(w, l, a_lo, routed, lo, hi);
+}
+
+static const void *down_act(struct ig_engine *e, const struct work *k, int slot)
+{
+    return ig_is_block(k->down->fmt) ? (const void *)hq_at(e, slot) : (const void *)h_at(e, slot);
+}
+
+/* Output panel p of the block's rows `act`. */
+static void down_rows(const struct work *k, int p, const void *const *act, int n,
+                      float (*y)[IG_PANEL_ROWS])
+{
+    const struct ig_mat *m = k->down;
+    ig_kern.panel[m->fmt](y, k->slab + m->off + (uint64_t)p * m->stride, act, (int)m->cols, n);
+    if (!m->bias) return;
+    const float *bias = (const float *)(const void *)(k->slab + m->bias) + p * IG_PANEL_ROWS;
+    for (int t = 0; t < n; t++) ig_kern.add(y[t], bias, IG_PANEL_ROWS);
+}
+
+/* What the dense block's output of a row counts. */
+static float aside_weight(struct ig_engine *e, int row)
+{
+    return IG_SHARED_GATE ? IG_BUF(e, GATE, float)[row] : 1.0f;
+}
+
+/* One row: expert by expert, so that each is one contiguous read. */
+static void down_one(struct ig_worker *w, const struct ig_layer *l)
+{
+    struct ig_engine *e = w->e;
+    const int routed = l->ffn == IG_FFN_MOE ? IG_N_EXPERT_USED : 0;
+    const int32_t *id = ig_topk_id(e, 0);
+    float *sum = w->spare, *x = ig_x(e, 0);
+    int lo, hi;
+
+    ig_team_share(&e->team, w->tid, (IG_N_EMBD + 15) / 16, &lo, &hi);
+    memset(sum, 0, sizeof(float) * 16 * (size_t)(hi - lo));
+    for (int rank = 0; rank <= routed; rank++) {
+        int a = 0;
+        if (rank == routed && !l->dense_gate.rows) break;
+        while (e->active[a] != (rank < routed ? id[rank] : IG_DENSE)) a++;
+        const struct work k = work_of(e, l, a);
+        const float weight = rank < routed ? ig_topk_w(e, 0)[rank] : aside_weight(e, 0);
+        const void *act = down_act(e, &k, rank < routed ? rank : ASIDE);
+        for (int p = lo; p < hi; p++) {
+            down_rows(&k, p, &act, 1, w->ya);
+            ig_kern.axpy(sum + (size_t)(p - lo) * 16, weight, w->ya[0], 16);
+        }
+    }
+    const int end = hi * 16 < IG_N_EMBD ? hi * 16 : IG_N_EMBD;
+    for (int r = lo * 16; r < end; r++) x[r] += sum[r - lo * 16] * IG_RESIDUAL_SCALE;
+}
+
+/* One output panel for every row: all blocks into yb, then each row's sum in rank order. */
+static void down_panel(struct ig_worker *w, const struct ig_layer *l, int p)
+{
+    struct ig_engine *e = w->e;
+    const int routed = l->ffn == IG_FFN_MOE ? IG_N_EXPERT_USED : 0;
+    const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
+
+    for (int a = 0; a < e->n_active; a++) {
+        const struct work k = work_of(e, l, a);
+        for (int t = 0; t < k.n; t++) w->ptr[t] = down_act(e, &k, slot_of(&k, t));
+        down_rows(&k, p, w->ptr, k.n, w->ya);
+        for (int t = 0; t < k.n; t++) memcpy(w->yb[slot_of(&k, t)], w->ya[t], sizeof w->ya[t]);
+    }
+    for (int t = 0; t < e->batch->n; t++) {
+        float sum[16] = { 0 }, *x = ig_x(e, t) + p * 16;
+        for (int rank = 0; rank < routed; rank++)
+            ig_kern.axpy(sum, ig_topk_w(e, t)[rank], w->yb[t * IG_N_EXPERT_USED + rank], 16);
+        if (l->dense_gate.rows) ig_kern.axpy(sum, aside_weight(e, t), w->yb[ASIDE + t], 16);
+        for (int r = 0; r < rows; r++) x[r] += sum[r] * IG_RESIDUAL_SCALE;
+    }
+}
+
+#if IG_MEM_YD_BYTES
+/* YD: outputs of slots, where a layer's experts come in waves. */
+static float *yd_at(struct ig_engine *e, int slot)
+{
+    return IG_BUF(e, YD, float) + (size_t)slot * ((IG_N_EMBD + 15) / 16 * 16);
+}
+
+/* One output panel of the active blocks [a_lo, a_hi), for the sum that follows the last wave. */
+static void down_store(struct ig_worker *w, const struct ig_layer *l, int p, int a_lo, int a_hi)
+{
+    struct ig_engine *e = w->e;
+    for (int a = a_lo; a < a_hi; a++) {
+        const struct work k = work_of(e, l, a);
+        for (int t = 0; t < k.n; t++) w->ptr[t] = down_act(e, &k, slot_of(&k, t));
+        down_rows(&k, p, w->ptr, k.n, w->ya);
+        for (int t = 0; t < k.n; t++)
+            memcpy(yd_at(e, slot_of(&k, t)) + p * 16, w->ya[t], sizeof w->ya[t]);
+    }
+}
+
+/* Each row's sum in rank order, as down_panel's. */
+static void down_sum(struct ig_worker *w, const struct ig_layer *l)
+{
+    struct ig_engine *e = w->e;
+    int lo, hi;
+    ig_team_share(&e->team, w->tid, e->batch->n, &lo, &hi);
+    for (int t = lo; t < hi; t++)
+        for (int p = 0; p < IG_N_EMBD; p += 16) {
+            const int rows = IG_N_EMBD - p < 16 ? IG_N_EMBD - p : 16;
+            float sum[16] = { 0 }, *x = ig_x(e, t) + p;
+            for (int k = 0; k < IG_N_EXPERT_USED; k++)
+                ig_kern.axpy(sum, ig_topk_w(e, t)[k], yd_at(e, t * IG_N_EXPERT_USED + k) + p, 16);
+            if (l->dense_gate.rows) ig_kern.axpy(sum, aside_weight(e, t), yd_at(e, ASIDE + t) + p, 16);
+            for (int r = 0; r < rows; r++) x[r] += sum[r] * IG_RESIDUAL_SCALE;
+        }
+}
+
+/* More experts than slots: wave by wave, the dense block with the last, the sums at the end. */
+static void waves(struct ig_worker *w, const struct ig_layer *l)
+{
+    struct ig_engine *e = w->e;
+    int lo, hi;
+    while (e->tier.wave_lo < e->tier.wave_hi) {
+        const int a_lo = e->tier.wave_lo;
+        const int a_hi = e->tier.wave_hi == e->tier.n ? e->n_active : e->tier.wave_hi;
+        hidden(w, l, a_lo, a_hi);
+        ig_team_wait(&e->team);
+        while (ig_team_claim(&e->team, (IG_N_EMBD + 15) / 16, 1, &lo, &hi))
+            down_store(w, l, lo, a_lo, a_hi);
+        ig_team_wait(&e->team);
+        if (w->tid == 0) ig_tier_next(e);
+        ig_team_wait(&e->team);
+    }
+    down_sum(w, l);
+}
+#endif
 
 /* Rows [lo, hi) take recorded choices in place of the router's. */
 static void force(struct ig_engine *e, int layer, int lo, int hi)
@@ -40,175 +302,6 @@ static void force(struct ig_engine *e, int layer, int lo, int hi)
     }
 }
 
-/* ROUTE: start[IG_N_EXPERT + 1], then (row * k + rank) grouped by expert, rows ascending. */
-static int32_t *route_start(struct ig_engine *e) { return IG_BUF(e, ROUTE, int32_t); }
-static int32_t *route_slot(struct ig_engine *e) { return route_start(e) + IG_N_EXPERT + 1; }
-
-static void group_by_expert(struct ig_engine *e)
-{
-    int32_t *start = route_start(e), *slot = route_slot(e), fill[IG_N_EXPERT];
-    const int n = e->batch->n * IG_N_EXPERT_USED;
-    const int32_t *id = ig_topk_id(e, 0);
-
-    memset(start, 0, sizeof(int32_t) * (IG_N_EXPERT + 1));
-    for (int i = 0; i < n; i++) start[id[i] + 1]++;
-    for (int x = 0; x < IG_N_EXPERT; x++) start[x + 1] += start[x];
-    memcpy(fill, start, sizeof fill);
-    for (int i = 0; i < n; i++) slot[fill[id[i]]++] = i;
-}
-
-/* Which experts this batch needs and where their weights are. */
-static void locate(struct ig_engine *e, const struct ig_layer *l)
-{
-#if IG_MEM_SLOTS_BYTES
-    ig_tier_layer(e, (int)(l - ig_layers));
-    return;
-#endif
-    const int32_t *start = route_start(e);
-    e->n_active = 0;
-    for (int x = 0; x < IG_N_EXPERT; x++) {
-        if (start[x] == start[x + 1]) continue;
-        e->active[e->n_active] = x;
-        e->slab[e->n_active++] = ig_expert(e, l->expert_off + (uint64_t)x * l->expert_stride);
-    }
-}
-
-static struct ig_xq *hq_at(struct ig_engine *e, int slot)
-{
-    return IG_BUF(e, HQ, struct ig_xq) + (size_t)slot * (IG_FF_PAD / IG_QBLOCK);
-}
-static float *h_at(struct ig_engine *e, int slot)
-{
-    return IG_BUF(e, H, float) + (size_t)slot * IG_FF_PAD;
-}
-
-/* 32 hidden values of every row that chose active expert a: silu(gate) * up, as down reads them. */
-static void hidden_block(struct ig_worker *w, const struct ig_layer *l, int a, int block)
-{
-    struct ig_engine *e = w->e;
-    const int32_t *start = route_start(e), *slot = route_slot(e) + start[e->active[a]];
-    const int n = start[e->active[a] + 1] - start[e->active[a]];
-    const int panels = (int)(l->gate.rows + 15) / 16;
-    float h[IG_QBLOCK];
-
-    for (int half = 0; half < 2; half++) {
-        const int p = 2 * block + half;
-        if (p >= panels) break;
-        const unsigned char *gate = e->slab[a] + l->gate.off + (uint64_t)p * l->gate.stride;
-        const unsigned char *up = e->slab[a] + l->up.off + (uint64_t)p * l->up.stride;
-        for (int t = 0; t < n; t++)
-            w->ptr[t] = ig_act(e, slot[t] / IG_N_EXPERT_USED, l->gate.fmt);
-        ig_kern.panel[l->gate.fmt](w->ya, gate, w->ptr, IG_N_EMBD, n);
-        if (l->up.fmt != l->gate.fmt)
-            for (int t = 0; t < n; t++)
-                w->ptr[t] = ig_act(e, slot[t] / IG_N_EXPERT_USED, l->up.fmt);
-        ig_kern.panel[l->up.fmt](w->yb, up, w->ptr, IG_N_EMBD, n);
-        for (int t = 0; t < n; t++) {
-            float *out = ig_is_block(l->down.fmt) ? w->spare + (size_t)t * IG_QBLOCK + half * 16
-                                                  : h_at(e, slot[t]) + block * IG_QBLOCK + half * 16;
-            ig_kern.swiglu(out, w->ya[t], w->yb[t], 16);
-        }
-    }
-    if (!ig_is_block(l->down.fmt)) return;
-    for (int t = 0; t < n; t++) {
-        memcpy(h, w->spare + (size_t)t * IG_QBLOCK, sizeof h);
-        if (2 * block + 1 >= panels) memset(h + 16, 0, sizeof h / 2);
-        ig_kern.quantize(hq_at(e, slot[t]) + block, h, IG_QBLOCK);
-    }
-}
-
-static const void *down_act(struct ig_engine *e, const struct ig_layer *l, int slot)
-{
-    return ig_is_block(l->down.fmt) ? (const void *)hq_at(e, slot) : (const void *)h_at(e, slot);
-}
-
-/* One row: expert by expert, so that each is one contiguous read. */
-static void down_one(struct ig_worker *w, const struct ig_layer *l)
-{
-    struct ig_engine *e = w->e;
-    const int32_t *id = ig_topk_id(e, 0);
-    const float *weight = ig_topk_w(e, 0);
-    float *sum = w->spare, *x = ig_x(e, 0);
-    int lo, hi;
-
-    ig_team_share(&e->team, w->tid, (IG_N_EMBD + 15) / 16, &lo, &hi);
-    memset(sum, 0, sizeof(float) * 16 * (size_t)(hi - lo));
-    for (int k = 0; k < IG_N_EXPERT_USED; k++) {
-        int a = 0;
-        while (e->active[a] != id[k]) a++;
-        const void *act = down_act(e, l, k);
-        const unsigned char *panel = e->slab[a] + l->down.off + (uint64_t)lo * l->down.stride;
-        for (int p = lo; p < hi; p++, panel += l->down.stride) {
-            ig_kern.panel[l->down.fmt](w->ya, panel, &act, IG_N_FF, 1);
-            ig_kern.axpy(sum + (size_t)(p - lo) * 16, weight[k], w->ya[0], 16);
-        }
-    }
-    const int end = hi * 16 < IG_N_EMBD ? hi * 16 : IG_N_EMBD;
-    for (int r = lo * 16; r < end; r++) x[r] += sum[r - lo * 16];
-}
-
-/* One output panel for every row: all experts into yb, then each row's sum in rank order. */
-static void down_panel(struct ig_worker *w, const struct ig_layer *l, int p)
-{
-    struct ig_engine *e = w->e;
-    const int32_t *start = route_start(e), *slots = route_slot(e);
-    const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
-
-    for (int a = 0; a < e->n_active; a++) {
-        const int first = start[e->active[a]], n = start[e->active[a] + 1] - first;
-        for (int t = 0; t < n; t++) w->ptr[t] = down_act(e, l, slots[first + t]);
-        ig_kern.panel[l->down.fmt](w->ya, e->slab[a] + l->down.off + (uint64_t)p * l->down.stride,
-                                   w->ptr, IG_N_FF, n);
-        for (int t = 0; t < n; t++) memcpy(w->yb[slots[first + t]], w->ya[t], sizeof w->ya[t]);
-    }
-    for (int t = 0; t < e->batch->n; t++) {
-        float sum[16] = { 0 }, *x = ig_x(e, t) + p * 16;
-        for (int k = 0; k < IG_N_EXPERT_USED; k++)
-            ig_kern.axpy(sum, ig_topk_w(e, t)[k], w->yb[t * IG_N_EXPERT_USED + k], 16);
-        for (int r = 0; r < rows; r++) x[r] += sum[r];
-    }
-}
-
-#if IG_MEM_YD_BYTES
-/* YD: expert outputs by (row * k + rank), where a layer's experts come in waves. */
-static float *yd_at(struct ig_engine *e, int slot)
-{
-    return IG_BUF(e, YD, float) + (size_t)slot * ((IG_N_EMBD + 15) / 16 * 16);
-}
-
-/* One output panel of the experts [a_lo, a_hi), for the sum that follows the last wave. */
-static void down_store(struct ig_worker *w, const struct ig_layer *l, int p, int a_lo, int a_hi)
-{
-    struct ig_engine *e = w->e;
-    const int32_t *start = route_start(e), *slots = route_slot(e);
-
-    for (int a = a_lo; a < a_hi; a++) {
-        const int first = start[e->active[a]], n = start[e->active[a] + 1] - first;
-        for (int t = 0; t < n; t++) w->ptr[t] = down_act(e, l, slots[first + t]);
-        ig_kern.panel[l->down.fmt](w->ya, e->slab[a] + l->down.off + (uint64_t)p * l->down.stride,
-                                   w->ptr, IG_N_FF, n);
-        for (int t = 0; t < n; t++)
-            memcpy(yd_at(e, slots[first + t]) + p * 16, w->ya[t], sizeof w->ya[t]);
-    }
-}
-
-/* Each row's sum in rank order, as down_panel's. */
-static void down_sum(struct ig_worker *w)
-{
-    struct ig_engine *e = w->e;
-    int lo, hi;
-    ig_team_share(&e->team, w->tid, e->batch->n, &lo, &hi);
-    for (int t = lo; t < hi; t++)
-        for (int p = 0; p < IG_N_EMBD; p += 16) {
-            const int rows = IG_N_EMBD - p < 16 ? IG_N_EMBD - p : 16;
-            float sum[16] = { 0 }, *x = ig_x(e, t) + p;
-            for (int k = 0; k < IG_N_EXPERT_USED; k++)
-                ig_kern.axpy(sum, ig_topk_w(e, t)[k], yd_at(e, t * IG_N_EXPERT_USED + k) + p, 16);
-            for (int r = 0; r < rows; r++) x[r] += sum[r];
-        }
-}
-#endif
-
 static void router(struct ig_worker *w, const struct ig_layer *l)
 {
     struct ig_engine *e = w->e;
@@ -219,55 +312,16 @@ static void router(struct ig_worker *w, const struct ig_layer *l)
     ig_linear(w, &l->router, lo, hi, w->ptr, n, IG_BUF(e, RL, float), IG_RL_STRIDE);
     ig_team_wait(&e->team);
     ig_team_share(&e->team, w->tid, n, &lo, &hi);
-    for (int t = lo; t < hi; t++) choose(e, t);
+    for (int t = lo; t < hi; t++) {
+        ig_choose(e, l, t);
+        if (!IG_SHARED_GATE) continue;
+        float *gate = IG_BUF(e, GATE, float) + t;
+        *gate = ig_kern.dot(ig_xn(e, t), ig_vec(e, l->shared_gate), IG_N_EMBD);
+        ig_kern.sigmoid(gate, 1);
+    }
     if (e->force_expert) force(e, (int)(l - ig_layers), lo, hi);
     ig_team_wait(&e->team);
-    if (w->tid == 0) {
-        group_by_expert(e);
-        locate(e, l);
-    }
-    ig_team_wait(&e->team);
 }
-
-/* Hidden values of the experts [a_lo, a_hi).  Where experts may still be on their way, threads
- * share each of them, so that all work on the first ones while the last arrive. */
-static void hidden(struct ig_worker *w, const struct ig_layer *l, int a_lo, int a_hi)
-{
-    struct ig_engine *e = w->e;
-    const int blocks = IG_FF_PAD / IG_QBLOCK, items = (a_hi - a_lo) * blocks;
-    int lo, hi;
-
-    if (e->batch->n == 1 && IG_TIER != IG_TIER_DISK) {
-        ig_team_share(&e->team, w->tid, items, &lo, &hi);
-        for (int i = lo; i < hi; i++) hidden_block(w, l, i / blocks, i % blocks);
-        return;
-    }
-    while (ig_team_claim(&e->team, items, 2, &lo, &hi))
-        for (int i = lo; i < hi; i++) {
-            ig_tier_need(e, a_lo + i / blocks);
-            hidden_block(w, l, a_lo + i / blocks, i % blocks);
-        }
-}
-
-#if IG_MEM_YD_BYTES
-/* More experts than slots: wave by wave, the sums at the end. */
-static void waves(struct ig_worker *w, const struct ig_layer *l)
-{
-    struct ig_engine *e = w->e;
-    int lo, hi;
-    while (e->tier.wave_lo < e->tier.wave_hi) {
-        const int a_lo = e->tier.wave_lo, a_hi = e->tier.wave_hi;
-        hidden(w, l, a_lo, a_hi);
-        ig_team_wait(&e->team);
-        while (ig_team_claim(&e->team, (IG_N_EMBD + 15) / 16, 1, &lo, &hi))
-            down_store(w, l, lo, a_lo, a_hi);
-        ig_team_wait(&e->team);
-        if (w->tid == 0) ig_tier_next(e);
-        ig_team_wait(&e->team);
-    }
-    down_sum(w);
-}
-#endif
 
 /* The feed-forward block of one layer: normed rows in, residual stream updated. */
 void ig_moe(struct ig_worker *w, int layer)
@@ -276,15 +330,20 @@ void ig_moe(struct ig_worker *w, int layer)
     const struct ig_layer *l = &ig_layers[layer];
     int lo, hi;
 
-    router(w, l);
+    if (l->ffn == IG_FFN_MOE) router(w, l);
+    if (w->tid == 0) {
+        if (l->ffn == IG_FFN_MOE) group_by_expert(e);
+        locate(e, l);
+    }
+    ig_team_wait(&e->team);
 #if IG_MEM_YD_BYTES
-    if (e->tier.wave_hi < e->n_active) {
+    if (l->ffn == IG_FFN_MOE && e->tier.wave_hi < e->tier.n) {
         waves(w, l);
         return;
     }
 #endif
 #if IG_MEM_RLP_BYTES
-    if (e->batch->n == 1) ig_tier_ahead(w, layer);
+    if (l->ffn == IG_FFN_MOE && e->batch->n == 1) ig_tier_ahead(w, layer);
 #endif
     hidden(w, l, 0, e->n_active);
     ig_team_wait(&e->team);

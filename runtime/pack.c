@@ -6,6 +6,7 @@
 #include "pack_int.h"
 #include "wfile_write.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,25 +108,52 @@ static enum ig_err convert(struct packer *k, const struct ig_pack_item *it, int 
     return result;
 }
 
-/* n matrices (1, or gate and up) whose panels alternate; `base` is added to their offsets. */
-static enum ig_err visit_matrices(struct packer *k, uint64_t base, struct ig_pack_item *it, int n)
+static enum ig_err write_matrices(struct packer *k, uint64_t base, struct ig_pack_item *it, int n)
 {
     const struct ig_mat *m = &it[0].mat;
     const uint32_t n_panel = (m->rows + IG_PANEL_ROWS - 1) / IG_PANEL_ROWS;
-    enum ig_err err = IG_OK;
-
-    if (k->src.kind != IG_PACK_SYNTH)
-        for (int i = 0; i < n && !err; i++) err = ig_pack_find(&k->src, &it[i], k->why);
-    if (err || !k->writing) return err;
-
     const uint32_t step = m->stride < CHUNK_BYTES ? CHUNK_BYTES / m->stride : 1;
-    err = make_room(k, (uint64_t)(step < n_panel ? step : n_panel) * m->stride);
+    enum ig_err err = make_room(k, (uint64_t)(step < n_panel ? step : n_panel) * m->stride);
+
+    for (int i = 0; i < n && !err; i++) err = ig_pack_load(&k->src, &it[i], k->why);
     if (!err) err = pad_to(k, base + m->off);
     for (uint32_t lo = 0; lo < n_panel && !err; lo += step) {
         const uint32_t hi = n_panel - lo < step ? n_panel : lo + step;
         err = convert(k, it, n, lo, hi);
         if (!err) err = append(k, k->chunk, (hi - lo) * (uint64_t)m->stride);
     }
+    for (int i = 0; i < n; i++) free(it[i].whole);
+    return err;
+}
+
+/* n matrices (1, or gate and up) whose panels alternate; `base` is added to their offsets. */
+static enum ig_err visit_matrices(struct packer *k, uint64_t base, struct ig_pack_item *it, int n)
+{
+    enum ig_err err = IG_OK;
+
+    if (k->src.kind != IG_PACK_SYNTH)
+        for (int i = 0; i < n && !err; i++) err = ig_pack_find(&k->src, &it[i], k->why);
+    return err || !k->writing ? err : write_matrices(k, base, it, n);
+}
+
+static enum ig_err visit_vector(struct packer *k, enum ig_role role, int layer, int expert,
+                                uint64_t off, uint32_t n)
+{
+    struct ig_pack_item it = { .role = role,
+                               .vector = 1,
+                               .layer = layer,
+                               .expert = expert,
+                               .mat = { .off = off, .rows = n, .cols = 1, .fmt = IG_F32 } };
+    enum ig_err err = IG_OK;
+
+    if (k->src.kind != IG_PACK_SYNTH) err = ig_pack_find(&k->src, &it, k->why);
+    if (err || !k->writing) return err;
+    err = make_room(k, n * sizeof(float));
+    if (!err) err = ig_pack_load(&k->src, &it, k->why);
+    if (!err) ig_pack_vector(&it, (float *)(void *)k->chunk);
+    if (!err) err = pad_to(k, off);
+    if (!err) err = append(k, k->chunk, n * sizeof(float));
+    free(it.whole);
     return err;
 }
 
@@ -136,56 +164,102 @@ static enum ig_err visit_matrix(struct packer *k, enum ig_role role, int layer,
     return visit_matrices(k, 0, &it, 1);
 }
 
-static enum ig_err visit_vector(struct packer *k, enum ig_role role, int layer, uint64_t off)
+/* Gate, up, down and their biases, whose roles follow in this order; `base` as above. */
+static enum ig_err visit_mlp(struct packer *k, const enum ig_role role[3], int layer, int expert,
+                             const struct ig_mat *const m[3], uint64_t base)
 {
-    struct ig_pack_scratch b = { 0 };
-    struct ig_pack_item it = { .role = role,
-                               .vector = 1,
-                               .layer = layer,
-                               .expert = -1,
-                               .mat = { .off = off, .rows = 1, .cols = IG_N_EMBD, .fmt = IG_F32 } };
-    enum ig_err err = IG_OK;
+    struct ig_pack_item it[3];
+    for (int i = 0; i < 3; i++)
+        it[i] = (struct ig_pack_item){
+            .role = role[i], .layer = layer, .expert = expert, .mat = *m[i]
+        };
 
-    if (k->src.kind != IG_PACK_SYNTH) err = ig_pack_find(&k->src, &it, k->why);
-    if (err || !k->writing) return err;
-    err = make_room(k, IG_N_EMBD * sizeof(float));
-    if (!err) err = ig_pack_scratch_make(&b, &it, k->why);
-    if (!err) err = ig_pack_vector(&k->src, &it, (float *)(void *)k->chunk, &b, k->why);
-    if (!err) err = pad_to(k, off);
-    if (!err) err = append(k, k->chunk, IG_N_EMBD * sizeof(float));
-    ig_pack_scratch_free(&b);
+    enum ig_err err = visit_matrices(k, base, it, 2);
+    if (!err) err = visit_matrices(k, base, it + 2, 1);
+    for (int i = 0; i < 3 && !err; i++)
+        if (m[i]->bias)
+            err = visit_vector(k, (enum ig_role)(role[i] + 1), layer, expert, base + m[i]->bias,
+                               m[i]->rows);
+    return err;
+}
+
+/* What a layer may have in the resident part, in file order (gen/shape.lua): matrices, whose
+ * biases follow at once and have the next role, and vectors of n elements. */
+struct field {
+    enum ig_role role;
+    uint32_t n; /* 0: a matrix */
+    size_t at;  /* in struct ig_layer */
+};
+#define MATRIX(role, name)                                                                         \
+    {                                                                                              \
+        IG_ROLE_##role, 0, offsetof(struct ig_layer, name)                                         \
+    }
+#define VECTOR(role, name, n)                                                                      \
+    {                                                                                              \
+        IG_ROLE_##role, n, offsetof(struct ig_layer, name)                                         \
+    }
+enum {
+    FULL = (int)IG_QK_NORM == (int)IG_QK_NORM_FULL,
+    Q_NORM = FULL ? IG_N_HEAD * IG_HEAD_DIM : IG_HEAD_DIM,
+    K_NORM = FULL ? IG_N_HEAD_KV * IG_HEAD_DIM : IG_HEAD_DIM
+};
+
+/* clang-format off */
+static const struct field mixer_fields[] = {
+    VECTOR(ATTN_NORM, mixer_norm, IG_N_EMBD), VECTOR(ATTN_NORM_BIAS, mixer_norm_bias, IG_N_EMBD),
+#if IG_KV_LORA
+    MATRIX(ATTN_Q_A, q_a), VECTOR(ATTN_Q_A_NORM, q_a_norm, IG_Q_LORA),
+    { IG_Q_LORA ? IG_ROLE_ATTN_Q_B : IG_ROLE_ATTN_Q, 0, offsetof(struct ig_layer, q) },
+    MATRIX(ATTN_KV_A, kv_a), VECTOR(ATTN_KV_A_NORM, kv_a_norm, IG_KV_LORA),
+    MATRIX(ATTN_K_B, k_b), MATRIX(ATTN_V_B, v_b), MATRIX(ATTN_O, o),
+#else
+    MATRIX(ATTN_Q, q), MATRIX(ATTN_K, k), MATRIX(ATTN_V, v), MATRIX(ATTN_O, o),
+    VECTOR(ATTN_Q_NORM, q_norm, Q_NORM), VECTOR(ATTN_K_NORM, k_norm, K_NORM),
+    VECTOR(ATTN_SINKS, sinks, IG_N_HEAD),
+#endif
+    VECTOR(FFN_NORM, ffn_norm, IG_N_EMBD), VECTOR(FFN_NORM_BIAS, ffn_norm_bias, IG_N_EMBD),
+    MATRIX(ROUTER, router), VECTOR(ROUTE_BIAS, route_bias, IG_N_EXPERT),
+    VECTOR(SHARED_SCALE, shared_gate, IG_N_EMBD),
+};
+/* clang-format on */
+
+static enum ig_err visit_field(struct packer *k, const struct field *f, int layer)
+{
+    const unsigned char *at = (const unsigned char *)&ig_layers[layer] + f->at;
+    const struct ig_mat *m = (const void *)at;
+    const uint64_t *off = (const void *)at;
+
+    if (f->n) return *off ? visit_vector(k, f->role, layer, -1, *off, f->n) : IG_OK;
+    if (!m->rows) return IG_OK;
+    enum ig_err err = visit_matrix(k, f->role, layer, m);
+    if (!err && m->bias)
+        err = visit_vector(k, (enum ig_role)(f->role + 1), layer, -1, m->bias, m->rows);
     return err;
 }
 
 static enum ig_err visit_layer(struct packer *k, int n)
 {
+    static const enum ig_role dense[] = { IG_ROLE_DENSE_GATE, IG_ROLE_DENSE_UP,
+                                          IG_ROLE_DENSE_DOWN };
+    static const enum ig_role shared[] = { IG_ROLE_SHARED_GATE, IG_ROLE_SHARED_UP,
+                                           IG_ROLE_SHARED_DOWN };
     const struct ig_layer *l = &ig_layers[n];
-    enum ig_err err;
+    const struct ig_mat *const mats[] = { &l->dense_gate, &l->dense_up, &l->dense_down };
+    enum ig_err err = IG_OK;
 
-    /* One mixer and one feed-forward kind so far: a second one gets a switch here. */
-    err = visit_vector(k, IG_ROLE_ATTN_NORM, n, l->mixer_norm);
-    if (!err) err = visit_matrix(k, IG_ROLE_ATTN_Q, n, &l->q);
-    if (!err) err = visit_matrix(k, IG_ROLE_ATTN_K, n, &l->k);
-    if (!err) err = visit_matrix(k, IG_ROLE_ATTN_V, n, &l->v);
-    if (!err) err = visit_matrix(k, IG_ROLE_ATTN_O, n, &l->o);
-    if (!err) err = visit_vector(k, IG_ROLE_FFN_NORM, n, l->ffn_norm);
-    if (!err) err = visit_matrix(k, IG_ROLE_ROUTER, n, &l->router);
+    for (size_t i = 0; i < sizeof mixer_fields / sizeof *mixer_fields && !err; i++)
+        err = visit_field(k, &mixer_fields[i], n);
+    if (!err && l->dense_gate.rows)
+        err = visit_mlp(k, l->ffn == IG_FFN_DENSE ? dense : shared, n, -1, mats, 0);
     return err;
 }
 
 static enum ig_err visit_expert(struct packer *k, int n, int e)
 {
+    static const enum ig_role roles[] = { IG_ROLE_GATE, IG_ROLE_UP, IG_ROLE_DOWN };
     const struct ig_layer *l = &ig_layers[n];
-    const uint64_t base = l->expert_off + (uint64_t)e * l->expert_stride;
-    struct ig_pack_item pair[] = {
-        { .role = IG_ROLE_GATE, .layer = n, .expert = e, .mat = l->gate },
-        { .role = IG_ROLE_UP, .layer = n, .expert = e, .mat = l->up },
-    };
-    struct ig_pack_item down = { .role = IG_ROLE_DOWN, .layer = n, .expert = e, .mat = l->down };
-
-    enum ig_err err = visit_matrices(k, base, pair, 2);
-    if (!err) err = visit_matrices(k, base, &down, 1);
-    return err;
+    const struct ig_mat *const mats[] = { &l->gate, &l->up, &l->down };
+    return visit_mlp(k, roles, n, e, mats, l->expert_off + (uint64_t)e * l->expert_stride);
 }
 
 static int is_tied(void) { return ig_output.off == ig_token_embd.off; }
@@ -196,10 +270,14 @@ static enum ig_err walk(struct packer *k)
     enum ig_err err = visit_matrix(k, IG_ROLE_TOKEN_EMBD, -1, &ig_token_embd);
 
     for (int n = 0; n < IG_N_LAYER && !err; n++) err = visit_layer(k, n);
-    if (!err) err = visit_vector(k, IG_ROLE_OUTPUT_NORM, -1, ig_output_norm_off);
+    if (!err) err = visit_vector(k, IG_ROLE_OUTPUT_NORM, -1, -1, ig_output_norm, IG_N_EMBD);
+    if (!err && ig_output_norm_bias)
+        err = visit_vector(k, IG_ROLE_OUTPUT_NORM_BIAS, -1, -1, ig_output_norm_bias, IG_N_EMBD);
     if (!err && !is_tied()) err = visit_matrix(k, IG_ROLE_OUTPUT, -1, &ig_output);
+    if (!err && ig_output.bias)
+        err = visit_vector(k, IG_ROLE_OUTPUT_BIAS, -1, -1, ig_output.bias, IG_N_VOCAB);
     for (int n = 0; n < IG_N_LAYER && !err; n++)
-        for (int e = 0; e < IG_N_EXPERT && !err; e++) err = visit_expert(k, n, e);
+        for (int e = 0; e < (int)ig_layers[n].n_expert && !err; e++) err = visit_expert(k, n, e);
     if (!err && k->writing) err = pad_to(k, IG_DATA_BYTES);
     return err;
 }
@@ -224,19 +302,20 @@ static enum ig_err copy_data(struct packer *k)
 static enum ig_err make_blocks(struct ig_wblock **blocks, uint32_t *n_block, struct ig_why *why)
 {
     const uint64_t pieces = (IG_RESIDENT_BYTES + BLOCK_BYTES - 1) / BLOCK_BYTES;
-    const uint64_t n = pieces + (uint64_t)IG_N_LAYER * IG_N_EXPERT;
-    uint64_t at = 0;
+    uint64_t n = pieces, at = 0;
 
+    for (int l = 0; l < IG_N_LAYER; l++) n += ig_layers[l].n_expert;
     struct ig_wblock *b = calloc((size_t)n, sizeof *b);
     if (!b) return ig_fail(why, IG_NO_MEM, "no memory for %llu blocks", (ull)n);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < pieces; i++, at += BLOCK_BYTES) {
         const uint64_t left = IG_RESIDENT_BYTES - at;
-        b[i].off = at;
-        b[i].bytes = i >= pieces          ? ig_layers[(i - pieces) / IG_N_EXPERT].expert_stride
-                     : left < BLOCK_BYTES ? left
-                                          : BLOCK_BYTES;
-        at += b[i].bytes;
+        b[i] = (struct ig_wblock){ .off = at, .bytes = left < BLOCK_BYTES ? left : BLOCK_BYTES };
     }
+    at = IG_RESIDENT_BYTES;
+    n = pieces;
+    for (int l = 0; l < IG_N_LAYER; l++)
+        for (uint32_t e = 0; e < ig_layers[l].n_expert; e++, at += ig_layers[l].expert_stride)
+            b[n++] = (struct ig_wblock){ .off = at, .bytes = ig_layers[l].expert_stride };
     *blocks = b;
     *n_block = (uint32_t)n;
     if (at == IG_DATA_BYTES) return IG_OK;

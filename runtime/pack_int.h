@@ -24,15 +24,16 @@ struct ig_pack_src {
     unsigned char *used; /* [g.ckpt.n_tensor] 1: the plan asked for it */
 };
 
-/* One matrix of the plan, and where its values come from. */
+/* One matrix or vector of the plan, and where its values come from. */
 struct ig_pack_item {
     enum ig_role role;
-    int vector;        /* a norm: f32[mat.cols] at mat.off */
+    int vector;        /* f32[mat.rows] at mat.off; mat.cols is 1 */
     int layer, expert; /* -1: none */
     struct ig_mat mat;
     const struct ig_tensor *t; /* NULL for random weights */
-    uint64_t t_off;            /* of the expert's slice in t */
-    uint8_t rope_pairs;        /* rows of t are permuted */
+    const struct ig_name *name;
+    uint64_t row0;             /* the tensor's row where the item's groups start */
+    float *whole;              /* [rows of the groups][tensor's columns], once loaded; else NULL */
 };
 
 /* Buffers of one thread for one item. */
@@ -55,10 +56,13 @@ void ig_pack_scratch_free(struct ig_pack_scratch *b);
 /* Panel p of the item, into ig_panel_bytes() at dst. */
 enum ig_err ig_pack_panel(const struct ig_pack_src *s, const struct ig_pack_item *it, uint32_t p,
                           void *dst, struct ig_pack_scratch *b, struct ig_why *why);
-/* The item's first row as f32[cols]: norms. */
-enum ig_err ig_pack_vector(const struct ig_pack_src *s, const struct ig_pack_item *it, float *dst,
-                           struct ig_pack_scratch *b, struct ig_why *why);
+/* Values whose order in the tensor is not rows' are read all at once; to be freed by the caller. */
+enum ig_err ig_pack_load(const struct ig_pack_src *s, struct ig_pack_item *it, struct ig_why *why);
+/* The values of a vector. */
+void ig_pack_vector(const struct ig_pack_item *it, float *dst);
 
+/* An element of a vector without a checkpoint: a norm that leaves sizes as they are, no bias. */
+float ig_pack_synth_value(enum ig_role role);
 void ig_pack_synth_panel(uint64_t seed, const struct ig_pack_item *it, uint32_t p, void *dst);
 
 /* malloc'ed; an empty blob when the checkpoint has no tokenizer (and a warning). */

@@ -105,20 +105,45 @@ static void expand(char name[NAME_BYTES], const char *pattern, int layer, int ex
     name[at] = '\0';
 }
 
+static uint32_t group_of(const struct ig_pack_item *it)
+{
+    return it->name->count ? it->name->group : it->mat.rows;
+}
+static uint32_t count_of(const struct ig_pack_item *it)
+{
+    return it->name->count ? it->name->count : it->mat.rows;
+}
+/* Rows of the tensor that the item's groups take, and columns of the tensor. */
+static uint64_t rows_of(const struct ig_pack_item *it)
+{
+    return (uint64_t)it->mat.rows / count_of(it) * group_of(it);
+}
+static uint64_t cols_of(const struct ig_pack_item *it)
+{
+    return it->name->cols ? it->name->cols : it->mat.cols;
+}
+
+/* The last dimension is the columns; how the others are cut does not matter. */
 static enum ig_err check_shape(const struct ig_pack_src *s, const struct ig_pack_item *it,
                                int sliced, struct ig_why *why)
 {
-    uint64_t want[3];
+    const struct ig_tensor *t = it->t;
+    const int inner = it->vector ? t->n_dim : t->n_dim - 1; /* dimensions of rows */
+    uint64_t want[3], rows = 1;
     char want_text[80], got_text[200];
     int n = 0;
 
     if (sliced) want[n++] = IG_N_EXPERT;
-    if (!it->vector) want[n++] = it->mat.rows;
-    want[n++] = it->mat.cols;
-    if (it->t->n_dim == n && memcmp(it->t->dim, want, (size_t)n * sizeof *want) == 0) return IG_OK;
-    return ig_fail(why, IG_MISMATCH, "%s: %s: want %s (plan of %s), got %s", s->path, it->t->name,
+    want[n++] = rows_of(it);
+    if (!it->vector) want[n++] = cols_of(it);
+    for (int i = 0; i < inner; i++)
+        if (__builtin_mul_overflow(rows, t->dim[i], &rows)) rows = 0;
+    if (t->n_dim >= (it->vector ? 1 : 2) && rows == rows_of(it) * (sliced ? IG_N_EXPERT : 1) &&
+        (it->vector || t->dim[inner] == cols_of(it)))
+        return IG_OK;
+    return ig_fail(why, IG_MISMATCH, "%s: %s: want %s (plan of %s), got %s", s->path, t->name,
                    ig_shape_text(want_text, sizeof want_text, want, n), IG_MODEL_ID,
-                   ig_shape_text(got_text, sizeof got_text, it->t->dim, it->t->n_dim));
+                   ig_shape_text(got_text, sizeof got_text, t->dim, t->n_dim));
 }
 
 static enum ig_err check_type(const struct ig_pack_src *s, const struct ig_pack_item *it,
@@ -126,31 +151,33 @@ static enum ig_err check_type(const struct ig_pack_src *s, const struct ig_pack_
 {
     const struct ig_tensor *t = it->t;
     if (t->fmt == IG_FMT_NONE)
-        return ig_fail(why, IG_BAD_FILE, "%s: %s: type: want F32, F16%s, got %s", s->path, t->name,
-                       s->kind == IG_PACK_GGUF ? ", BF16, Q8_0 or Q4_0" : " or BF16", t->type);
+        return ig_fail(why, IG_BAD_FILE, "%s: %s: type: want %s, got %s", s->path, t->name,
+                       s->kind == IG_PACK_GGUF ? IG_GGUF_TYPES : "F32, F16 or BF16", t->type);
+    if (it->vector && ig_fmt_cols((enum ig_fmt)t->fmt) > 1)
+        return ig_fail(why, IG_BAD_FILE, "%s: %s: type: want F32, F16 or BF16, got %s", s->path,
+                       t->name, t->type);
     return IG_OK;
 }
 
 enum ig_err ig_pack_find(struct ig_pack_src *s, struct ig_pack_item *it, struct ig_why *why)
 {
-    const struct ig_source *names = &ig_sources[it->role];
-    const char *const *pattern = s->kind == IG_PACK_GGUF ? names->gguf : names->hf;
+    const struct ig_source *source = &ig_sources[it->role];
+    const struct ig_name *names = s->kind == IG_PACK_GGUF ? source->gguf : source->hf;
     char name[NAME_BYTES] = "", first[NAME_BYTES] = "";
-    int sliced = 0;
 
     it->t = NULL;
-    for (int i = 0; i < 3 && pattern[i] && !it->t; i++) {
-        expand(name, pattern[i], it->layer, it->expert);
+    for (int i = 0; i < IG_N_NAME && names[i].name && !it->t; i++) {
+        expand(name, names[i].name, it->layer, it->expert);
         if (i == 0) memcpy(first, name, sizeof first);
         it->t = ig_ckpt_find(&s->g.ckpt, name);
-        sliced = it->expert >= 0 && !strstr(pattern[i], "%E");
+        it->name = &names[i];
     }
     if (!it->t)
         return ig_fail(why, IG_BAD_FILE, "%s: %s: want this tensor (plan of %s), got none", s->path,
                        first, IG_MODEL_ID);
     s->used[it->t - s->g.ckpt.tensor] = 1;
-    it->t_off = sliced ? it->t->bytes / IG_N_EXPERT * (uint64_t)it->expert : 0;
-    it->rope_pairs = s->kind == IG_PACK_GGUF && names->rope_pairs;
+    const int sliced = it->expert >= 0 && !strstr(it->name->name, "%E");
+    it->row0 = sliced ? rows_of(it) * (uint64_t)it->expert : 0;
     const enum ig_err err = check_shape(s, it, sliced, why);
     return err ? err : check_type(s, it, why);
 }
@@ -195,42 +222,75 @@ void ig_pack_scratch_free(struct ig_pack_scratch *b)
     *b = (struct ig_pack_scratch){ 0 };
 }
 
-/* Where row r of the matrix is in the tensor.  Rotary dimension i of a head pairs
- * with i + hd/2 here; files for interleaved rotation have the two side by side. */
-static uint64_t source_row(const struct ig_pack_item *it, uint64_t r)
+/* Row r of the matrix among the rows (or columns) of its group: interleaved pairs put
+ * apart.  Rotary dimension i pairs with i + half here. */
+static uint32_t unpaired(const struct ig_name *name, uint32_t r)
 {
-    const uint64_t half = IG_HEAD_DIM / 2;
-    if (!it->rope_pairs) return r;
-    const uint64_t head = r / (2 * half), i = r % (2 * half);
-    return head * 2 * half + 2 * (i % half) + i / half;
+    if (!name->pair_period || r % name->pair_period < name->pair_from) return r;
+    const uint32_t start = r - r % name->pair_period + name->pair_from, i = r - start;
+    const uint32_t half = (name->pair_period - name->pair_from) / 2;
+    return start + 2 * (i % half) + i / half;
+}
+
+/* Where row r of the matrix is, counted from row0. */
+static uint64_t source_row(const struct ig_pack_item *it, uint32_t r)
+{
+    const struct ig_name *name = it->name;
+    const uint32_t u = unpaired(name, r), count = count_of(it);
+    if (!name->count) return u;
+    return (uint64_t)(u / count) * name->group + name->from + (uint64_t)(u % count) * name->step;
 }
 
 /* Rows r0 .. r0 + n - 1 of the matrix, as they are in the file. */
 static enum ig_err read_rows(const struct ig_pack_src *s, const struct ig_pack_item *it,
-                             uint64_t r0, uint64_t n, unsigned char *raw, struct ig_why *why)
+                             uint32_t r0, uint32_t n, unsigned char *raw, struct ig_why *why)
 {
     const size_t row = ig_fmt_row_bytes((enum ig_fmt)it->t->fmt, (int)it->mat.cols);
     enum ig_err err = IG_OK;
 
-    if (!it->rope_pairs)
-        return ig_ckpt_read(&s->g.ckpt, it->t, raw, it->t_off + r0 * row, n * row, why);
-    for (uint64_t i = 0; i < n && !err; i++)
+    if (!it->name->pair_period && it->name->step <= 1 &&
+        r0 / count_of(it) == (r0 + n - 1) / count_of(it))
+        return ig_ckpt_read(&s->g.ckpt, it->t, raw, (it->row0 + source_row(it, r0)) * row, n * row,
+                            why);
+    for (uint32_t i = 0; i < n && !err; i++)
         err = ig_ckpt_read(&s->g.ckpt, it->t, raw + i * row,
-                           it->t_off + source_row(it, r0 + i) * row, row, why);
+                           (it->row0 + source_row(it, r0 + i)) * row, row, why);
     return err;
 }
 
-/* The largest magnitude that a type holds; block types have an f16 scale. */
-static float most_of(enum ig_fmt fmt)
+enum ig_err ig_pack_load(const struct ig_pack_src *s, struct ig_pack_item *it, struct ig_why *why)
 {
-    const float f16 = 65504.0f;
-    return fmt == IG_F16 ? f16 : fmt == IG_Q8_0 ? 127 * f16 : fmt == IG_Q4_0 ? 8 * f16 : 3.38e38f;
+    const enum ig_fmt fmt = it->t ? (enum ig_fmt)it->t->fmt : IG_F32;
+    const uint64_t rows = it->t ? rows_of(it) : 0, cols = it->t ? cols_of(it) : 0;
+    const size_t row = ig_fmt_row_bytes(fmt, (int)cols);
+
+    if (!it->t || (!it->vector && !it->name->cols)) return IG_OK;
+    unsigned char *raw = malloc((size_t)rows * row);
+    it->whole = malloc((size_t)(rows * cols) * sizeof *it->whole);
+    enum ig_err err = raw && it->whole
+                          ? ig_ckpt_read(&s->g.ckpt, it->t, raw, it->row0 * row, rows * row, why)
+                          : ig_fail(why, IG_NO_MEM, "no memory for %llu rows of %llu columns",
+                                    (ull)rows, (ull)cols);
+    for (uint64_t r = 0; r < rows && !err; r++)
+        ig_row_to_f32(fmt, it->whole + r * cols, raw + r * row, (int)cols);
+    free(raw);
+    return err;
+}
+
+/* Row r of a matrix that is columns of its tensor. */
+static void turn(const struct ig_pack_item *it, uint32_t r, float *dst)
+{
+    const struct ig_name *name = it->name;
+    const uint32_t u = unpaired(name, r);
+    const float *src = it->whole + (uint64_t)(u / name->count) * name->group * name->cols +
+                       name->from + (uint64_t)(u % name->count) * name->step;
+    for (uint32_t c = 0; c < it->mat.cols; c++) dst[c] = src[(uint64_t)c * name->cols];
 }
 
 static enum ig_err check_range(const struct ig_pack_src *s, const struct ig_pack_item *it,
                                enum ig_fmt fmt, uint64_t row, const float *x, struct ig_why *why)
 {
-    const float most = most_of(fmt);
+    const float most = ig_fmt_most(fmt);
     for (uint32_t c = 0; c < it->mat.cols; c++)
         if (!(fabsf(x[c]) <= most))
             return ig_fail(why, IG_BAD_FILE,
@@ -253,11 +313,14 @@ enum ig_err ig_pack_panel(const struct ig_pack_src *s, const struct ig_pack_item
     const uint32_t n = left < IG_PANEL_ROWS ? left : IG_PANEL_ROWS;
     const void *rows[IG_PANEL_ROWS];
 
-    enum ig_err err = read_rows(s, it, r0, n, b->raw, why);
+    enum ig_err err = it->whole ? IG_OK : read_rows(s, it, r0, n, b->raw, why);
     for (uint32_t i = 0; i < n && !err; i++) {
         rows[i] = b->raw + i * from_row;
-        if (from == to) continue;
-        ig_row_to_f32(from, b->f32, rows[i], cols);
+        if (from == to && !it->whole) continue;
+        if (it->whole)
+            turn(it, r0 + i, b->f32);
+        else
+            ig_row_to_f32(from, b->f32, rows[i], cols);
         err = check_range(s, it, to, r0 + i, b->f32, why);
         if (err) break;
         ig_row_from_f32(to, b->row + i * to_row, b->f32, cols);
@@ -267,14 +330,8 @@ enum ig_err ig_pack_panel(const struct ig_pack_src *s, const struct ig_pack_item
     return err;
 }
 
-enum ig_err ig_pack_vector(const struct ig_pack_src *s, const struct ig_pack_item *it, float *dst,
-                           struct ig_pack_scratch *b, struct ig_why *why)
+void ig_pack_vector(const struct ig_pack_item *it, float *dst)
 {
-    if (!it->t) { /* a norm that leaves sizes as they are */
-        for (uint32_t c = 0; c < it->mat.cols; c++) dst[c] = 1.0f;
-        return IG_OK;
-    }
-    const enum ig_err err = read_rows(s, it, 0, 1, b->raw, why);
-    if (!err) ig_row_to_f32((enum ig_fmt)it->t->fmt, dst, b->raw, (int)it->mat.cols);
-    return err;
+    for (uint32_t r = 0; r < it->mat.rows; r++)
+        dst[r] = it->whole ? it->whole[source_row(it, r)] : ig_pack_synth_value(it->role);
 }

@@ -98,8 +98,7 @@ static enum ig_err rewrite_escape(struct rewrite *r, int in_class)
         ok = put(r, "\\P{Nd}");
         break;
     case 'w':
-        ok = in_class ? put(r, word)
-                      : put(r, "[") && put(r, word) && put(r, latin) && put(r, "]");
+        ok = in_class ? put(r, word) : put(r, "[") && put(r, word) && put(r, latin) && put(r, "]");
         break;
     case 'W':
         if (in_class) return refuse(r, "\\W in a class");

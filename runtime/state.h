@@ -18,9 +18,14 @@
 enum {
     IG_Q_DIM = IG_N_HEAD * IG_HEAD_DIM,
     IG_KV_DIM = IG_N_HEAD_KV * IG_HEAD_DIM,
-    IG_GROUP = IG_N_HEAD / IG_N_HEAD_KV,       /* query heads that share a KV head */
+    IG_O_DIM = IG_N_HEAD * IG_V_DIM,   /* attention's result, the input of o */
+    IG_N_GROUP = IG_N_HEAD / IG_GROUP, /* items of attention a row */
+    IG_GROUPS_PER_KV = IG_N_GROUP / IG_N_HEAD_KV,
     IG_FF_PAD = (IG_N_FF + 31) / 32 * 32,
-    IG_Q_STRIDE = (IG_Q_DIM + 15) / 16 * 16,   /* floats from one row to the next */
+    IG_ASIDE_PAD = (IG_N_FF_ASIDE + 31) / 32 * 32,
+    IG_DENSE = IG_N_EXPERT, /* stands for the dense block among experts */
+    IG_N_SLOT = IG_N_ROW * (IG_N_EXPERT_USED + (IG_N_FF_ASIDE > 0)), /* rows of expert work */
+    IG_Q_STRIDE = (IG_Q_DIM + 15) / 16 * 16, /* floats from one row to the next */
     IG_KV_STRIDE = (IG_KV_DIM + 15) / 16 * 16,
     IG_RL_STRIDE = (IG_N_EXPERT + 15) / 16 * 16,
     IG_LOGIT_STRIDE = (IG_N_VOCAB + 15) / 16 * 16,
@@ -33,6 +38,7 @@ struct ig_engine {
     struct ig_team team;
     struct ig_wfile file;
     int n_ctx;
+    int rope; /* which rotary table */
     struct ig_tap tap;
     int n_downgrade;
     char downgrade[IG_MAX_DOWNGRADE][160];
@@ -41,9 +47,9 @@ struct ig_engine {
     const struct ig_batch *batch;
     int n_want;
     int32_t want_row[IG_N_LOGIT_ROW];
-    int n_active;                              /* experts that some row of the batch chose */
-    int32_t active[IG_N_EXPERT];
-    const unsigned char *slab[IG_N_EXPERT];    /* of active experts: where their weights are now */
+    int n_active;                               /* experts that some row of the batch chose */
+    int32_t active[IG_N_EXPERT + 1];            /* their ids, then perhaps IG_DENSE */
+    const unsigned char *slab[IG_N_EXPERT + 1]; /* of active experts: where their weights are now */
 
     struct ig_tier tier;
     const int32_t *force_expert; /* ig_set_choices */
@@ -57,11 +63,11 @@ struct ig_engine {
 struct ig_worker {
     struct ig_engine *e;
     int tid;
-    const void **ptr;   /* [IG_N_ROW * IG_N_EXPERT_USED] activation rows of one kernel call */
-    float (*ya)[IG_PANEL_ROWS]; /* [IG_N_ROW * IG_N_EXPERT_USED] results of one kernel call */
+    const void **ptr;           /* [IG_N_SLOT] activation rows of one kernel call */
+    float (*ya)[IG_PANEL_ROWS]; /* [IG_N_SLOT] results of one kernel call */
     float (*yb)[IG_PANEL_ROWS]; /* the same */
-    float *attn;        /* 2 x [IG_GROUP][IG_HEAD_DIM + 2] */
-    float *spare;       /* 64 KiB */
+    float *attn;                /* 2 x [IG_GROUP][IG_HEAD_DIM + 2] */
+    float *spare;               /* 64 KiB */
 };
 
 #define IG_BUF(e, NAME, type) ((type *)(void *)((e)->mem + IG_MEM_##NAME##_OFF))
@@ -82,12 +88,32 @@ static inline const unsigned char *ig_expert(const struct ig_engine *e, uint64_t
 static inline void ig_tier_need(struct ig_engine *e, int a)
 {
 #if IG_MEM_SLOTS_BYTES
+    if (e->active[a] == IG_DENSE) return;
     if (ig_move_state(&e->tier.move[e->tier.slot[a]]) != IG_MOVE_READY) ig_tier_wait(e, a);
 #else
     (void)e, (void)a;
 #endif
 }
-static inline int ig_is_block(int fmt) { return fmt == IG_Q8_0 || fmt == IG_Q4_0; }
+static inline const float *ig_vec(const struct ig_engine *e, uint64_t off)
+{
+    return (const float *)(const void *)ig_data(e, off);
+}
+/* cos, sin pairs of a position. */
+static inline const float *ig_rope(const struct ig_engine *e, int pos)
+{
+    return IG_BUF(e, ROPE, float) + ((size_t)e->rope * IG_N_CTX + (size_t)pos) * IG_ROPE_DIM;
+}
+/* The model's norm over the residual stream; vectors as in struct ig_layer. */
+static inline void ig_norm(const struct ig_engine *e, float *y, const float *x, uint64_t weight,
+                           uint64_t bias)
+{
+    if (IG_NORM == IG_NORM_LAYER)
+        ig_kern.layernorm(y, x, ig_vec(e, weight), bias ? ig_vec(e, bias) : NULL, IG_N_EMBD,
+                          IG_NORM_EPS);
+    else
+        ig_kern.rmsnorm(y, x, ig_vec(e, weight), IG_N_EMBD, IG_NORM_EPS);
+}
+static inline int ig_is_block(int fmt) { return fmt >= IG_Q8_0; }
 
 static inline float *ig_x(struct ig_engine *e, int row)
 {
@@ -110,7 +136,8 @@ static inline const void *ig_act(struct ig_engine *e, int row, int fmt)
 static inline unsigned char *ig_kv(struct ig_engine *e, int layer, int seq, int blk, int head)
 {
     const size_t block = ((size_t)layer * IG_N_KV_BLOCK + e->kv_table[seq][blk]) * IG_N_HEAD_KV;
-    return e->mem + IG_MEM_KV_OFF + (block + (size_t)head) * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
+    return e->mem + IG_MEM_KV_OFF +
+           (block + (size_t)head) * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
 }
 static inline int32_t *ig_topk_id(struct ig_engine *e, int row)
 {
@@ -124,12 +151,19 @@ static inline float *ig_topk_w(struct ig_engine *e, int row)
 /* The phases, one file each.  All threads call them; each ends before its last barrier. */
 void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, const void *const *x,
                int n, float *y, size_t y_stride);
-void ig_attention(struct ig_worker *w, int layer);
-void ig_moe(struct ig_worker *w, int layer);
 void ig_tier_ahead(struct ig_worker *w, int layer); /* tier_ahead.c; one row only */
 
 /* Start-up: one line that says in what way this run is less than planned. */
 void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+void ig_attention(struct ig_worker *w, int layer); /* IG_MIXER_GQA */
+void ig_latent(struct ig_worker *w, int layer);    /* IG_MIXER_MLA */
+void ig_moe(struct ig_worker *w, int layer);       /* every enum ig_ffn */
+/* Parts of both mixers: Q and the KV cache -> attention's rows, into `out` (n heads x IG_HEAD_DIM);
+ * AO times o, added to the residual stream. */
+void ig_attend(struct ig_worker *w, int layer, float *out);
+void ig_attn_output(struct ig_worker *w, const struct ig_layer *l);
+/* Router logits of a row -> its experts and their weights (route.c). */
+void ig_choose(struct ig_engine *e, const struct ig_layer *l, int row);
 
 #endif

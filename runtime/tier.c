@@ -102,7 +102,7 @@ static void use(struct ig_engine *e, int layer)
 static void add(struct ig_engine *e, int expert, int slot)
 {
     struct ig_tier *t = &e->tier;
-    const int a = e->n_active++;
+    const int a = t->n++;
     e->active[a] = expert;
     t->slot[a] = slot;
     if (slot < 0) return;
@@ -118,7 +118,7 @@ static void order(struct ig_engine *e, int layer, const int32_t *chosen, int n)
     int32_t other[IG_N_EXPERT], slot[IG_N_EXPERT];
     int n_other = 0;
 
-    e->n_active = 0;
+    t->n = 0;
     for (int i = 0; i < n; i++) {
         const int s = ig_xcache_find(&t->cache, (uint32_t)layer, (uint32_t)chosen[i]);
         if (s >= 0 && t->cache.slot[s].state == IG_XC_READY) {
@@ -128,10 +128,10 @@ static void order(struct ig_engine *e, int layer, const int32_t *chosen, int n)
         slot[n_other] = s < 0 ? s : demand_early(t, s);
         other[n_other++] = chosen[i];
     }
-    count->hit += (uint64_t)e->n_active;
+    count->hit += (uint64_t)t->n;
     for (int i = 0; i < n_other; i++)
         if (slot[i] >= 0) add(e, other[i], slot[i]), count->late++;
-    t->claimed = e->n_active;
+    t->claimed = t->n;
     for (int i = 0; i < n_other; i++)
         if (slot[i] < 0) add(e, other[i], IG_XC_MISS), count->miss++;
 }
@@ -142,7 +142,7 @@ static int take_spare(struct ig_tier *t)
     while (i < IG_N_SPARE && t->spare[i]) i++;
     if (i == IG_N_SPARE) return IG_XC_MISS;
     t->spare[i] = 1;
-    return IG_N_SLOT + i;
+    return IG_N_XSLOT + i;
 }
 
 /* Slots for missing experts, in order, as far as there are any; their copies start. */
@@ -152,18 +152,18 @@ static void claim(struct ig_engine *e)
     struct ig_move *move[IG_N_EXPERT];
     int n = 0, a = t->claimed;
     do {
-        for (; a < e->n_active; a++) {
+        for (; a < t->n; a++) {
             int slot = ig_xcache_claim(&t->cache, (uint32_t)t->layer, (uint32_t)e->active[a], 0);
             if (slot == IG_XC_REFUSED) slot = take_spare(t);
             if (slot < 0) break;
-            if (slot < IG_N_SLOT) ig_xcache_pin(&t->cache, slot);
+            if (slot < IG_N_XSLOT) ig_xcache_pin(&t->cache, slot);
             t->slot[a] = slot;
             e->slab[a] = slot_at(e, slot);
             move[n++] = ig_tier_prepare(e, t->layer, e->active[a], slot);
         }
         /* Nothing is pinned and yet nothing is free: prefetches hold all ways. */
-    } while (a == t->wave_lo && a < e->n_active && wait_early(t));
-    if (a == t->wave_lo && a < e->n_active) ig_die("cache: layer %d: no way is free", t->layer);
+    } while (a == t->wave_lo && a < t->n && wait_early(t));
+    if (a == t->wave_lo && a < t->n) ig_die("cache: layer %d: no way is free", t->layer);
     t->claimed = a;
     ig_mover_submit(&t->mover, move, n, 1);
 }
@@ -174,8 +174,8 @@ static void release(struct ig_engine *e)
     struct ig_tier *t = &e->tier;
     for (int a = t->wave_lo; a < t->wave_hi; a++) {
         const int slot = t->slot[a];
-        if (slot >= IG_N_SLOT) {
-            t->spare[slot - IG_N_SLOT] = 0;
+        if (slot >= IG_N_XSLOT) {
+            t->spare[slot - IG_N_XSLOT] = 0;
             continue;
         }
         if (t->cache.slot[slot].state == IG_XC_FILLING) ig_xcache_ready(&t->cache, slot);
@@ -188,7 +188,7 @@ static void release(struct ig_engine *e)
 static void first_wave(struct ig_engine *e)
 {
     struct ig_tier *t = &e->tier;
-    t->wave_hi = t->claimed < e->n_active ? (t->claimed + 1) / 2 : t->claimed;
+    t->wave_hi = t->claimed < t->n ? (t->claimed + 1) / 2 : t->claimed;
 }
 
 void ig_tier_layer(struct ig_engine *e, int layer)
@@ -212,6 +212,7 @@ void ig_tier_layer(struct ig_engine *e, int layer)
     order(e, layer, chosen, n);
     claim(e);
     first_wave(e);
+    e->n_active = t->n;
 #if IG_MEM_RLP_BYTES
     if (e->batch->n == 1) {
         ig_ahead_cancel(t, layer);
@@ -225,10 +226,10 @@ void ig_tier_next(struct ig_engine *e)
     struct ig_tier *t = &e->tier;
     const int ahead = t->claimed; /* under way since before the wave that ended */
     release(e);
-    if (t->wave_lo == e->n_active) return;
+    if (t->wave_lo == t->n) return;
     reap(t);
     claim(e);
-    t->wave_hi = t->claimed == e->n_active || ahead == t->wave_lo ? t->claimed : ahead;
+    t->wave_hi = t->claimed == t->n || ahead == t->wave_lo ? t->claimed : ahead;
 }
 
 void ig_tier_batch(struct ig_engine *e)

@@ -58,12 +58,13 @@ struct ig_tier {
     struct ig_copy_file_how how;
     uint64_t base;               /* of the data in the file */
     double direct_bw, cached_bw; /* bytes/s as tried at start, 0: not tried */
-    struct ig_move *move;        /* [IG_N_SLOT + IG_N_SPARE] */
+    struct ig_move *move;        /* [IG_N_XSLOT + IG_N_SPARE] */
     uint32_t block[IG_N_LAYER];  /* of the weights file: expert 0's */
 
     /* The layer at hand; thread 0 writes, the others read after a barrier. */
     int layer, phase;
     int wave_lo, wave_hi;          /* of e->active */
+    int n;                         /* experts in e->active */
     int claimed;                   /* e->active[0, claimed) have slots and are pinned */
     uint8_t spare[IG_N_SPARE + 1]; /* in use */
     int poison;                    /* slots are NaN until they are filled (tests) */
@@ -71,8 +72,8 @@ struct ig_tier {
 
     /* Prefetches under way, thread 0's. */
     int n_early;
-    int32_t early[IG_N_SLOT];
-    uint8_t dropped[IG_N_SLOT]; /* its cancel was asked for */
+    int32_t early[IG_N_XSLOT];
+    uint8_t dropped[IG_N_XSLOT]; /* its cancel was asked for */
 
     struct ig_tier_count count[IG_TIER_PHASES][IG_N_LAYER];
     uint64_t steps[IG_TIER_PHASES];

@@ -77,7 +77,9 @@ void ig_ahead_targets(struct ig_tier *t, int layer)
     h->n_target = 0;
     h->layer_began = ig_seconds();
     for (int l = layer + 1; h->on && l < IG_N_LAYER && l <= layer + rule.max; l++) {
-        if (h->issued[l] || l - h->stride[l].s > layer || h->n_target == IG_AHEAD_TARGETS) continue;
+        if (ig_layers[l].ffn != IG_FFN_MOE || h->issued[l] || l - h->stride[l].s > layer ||
+            h->n_target == IG_AHEAD_TARGETS)
+            continue;
         h->issued[l] = 1;
         h->target[h->n_target++] = l;
     }
@@ -151,8 +153,7 @@ void ig_tier_ahead(struct ig_worker *w, int layer)
     ig_team_share(&e->team, w->tid, IG_RL_STRIDE / 16, &lo, &hi);
     for (int i = 0; i < h->n_target; i++) {
         const struct ig_layer *l = &ig_layers[h->target[i]];
-        ig_kern.rmsnorm(norm, ig_x(e, 0), (const float *)(const void *)ig_data(e, l->ffn_norm),
-                        IG_N_EMBD, IG_NORM_EPS);
+        ig_norm(e, norm, ig_x(e, 0), l->ffn_norm, l->ffn_norm_bias);
         const void *row = norm;
         if (ig_is_block(l->router.fmt)) {
             ig_kern.quantize(blocks, norm, IG_N_EMBD);

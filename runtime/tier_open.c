@@ -11,7 +11,7 @@
 #if IG_MEM_SLOTS_BYTES
 
 /* Experts read to measure. */
-#define TRIES (IG_N_SLOT < 8 ? IG_N_SLOT : 8)
+#define TRIES (IG_N_XSLOT < 8 ? IG_N_XSLOT : 8)
 
 /* The weights file's block of each layer's first expert; the others follow it. */
 static enum ig_err find_blocks(struct ig_engine *e, struct ig_why *why)
@@ -20,6 +20,7 @@ static enum ig_err find_blocks(struct ig_engine *e, struct ig_why *why)
     uint32_t b = 0;
     for (int layer = 0; layer < IG_N_LAYER; layer++) {
         const struct ig_layer *l = &ig_layers[layer];
+        if (l->ffn != IG_FFN_MOE) continue;
         while (b < f->h.n_block && f->blocks[b].off < l->expert_off) b++;
         e->tier.block[layer] = b;
         for (uint32_t x = 0; x < IG_N_EXPERT; x++, b++)
@@ -36,9 +37,9 @@ static enum ig_err find_blocks(struct ig_engine *e, struct ig_why *why)
 static enum ig_err make_tables(struct ig_engine *e, struct ig_why *why)
 {
     const struct ig_xgeom g = { IG_N_LAYER, IG_N_EXPERT,  IG_N_SET,
-                                IG_N_SLOT,  ig_xc_set_of, ig_xc_first };
+                                IG_N_XSLOT,  ig_xc_set_of, ig_xc_first };
     unsigned char *mem = e->mem + IG_MEM_XCACHE_OFF;
-    const size_t moves = (IG_N_SLOT + IG_N_SPARE) * sizeof(struct ig_move);
+    const size_t moves = (IG_N_XSLOT + IG_N_SPARE) * sizeof(struct ig_move);
     const size_t bytes = ig_xcache_bytes(&g, &IG_POLICY, NULL);
     if (bytes == 0 || moves + bytes > IG_MEM_XCACHE_BYTES)
         return ig_fail(why, IG_FAIL, "cache: the plan has %llu bytes for its tables, they take %zu",
@@ -82,7 +83,9 @@ static double try_reading(struct ig_engine *e)
     int ready = 0;
     const double t0 = ig_seconds();
     for (int i = 0; i < n; i++) {
-        const int layer = i * IG_N_LAYER / n, x = i * IG_N_EXPERT / n;
+        int layer = i * IG_N_LAYER / n;
+        while (ig_layers[layer].ffn != IG_FFN_MOE) layer++;
+        const int x = i * IG_N_EXPERT / n;
         v[i] = ig_tier_prepare(e, layer, x, i);
         bytes += v[i]->bytes;
     }
@@ -134,7 +137,7 @@ enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig
     if (err == IG_OK) err = choose(e, why);
     if (err != IG_OK) return err;
     report(e);
-    for (int i = 0; i < IG_N_SLOT + IG_N_SPARE; i++) t->move[i].state = IG_MOVE_NONE;
+    for (int i = 0; i < IG_N_XSLOT + IG_N_SPARE; i++) t->move[i].state = IG_MOVE_NONE;
     t->poison = o->poison;
 #if IG_MEM_RLP_BYTES
     ig_ahead_init(t);

@@ -37,9 +37,9 @@ static enum ig_err encode_piece(struct ig_encoder *e, int set, const struct ig_t
                                 size_t start, size_t end, int first)
 {
     const struct ig_tokenizer *t = e->tok;
+    if (start == end) return IG_OK;
     const char *p = x->p + start;
     const unsigned char *mark = x->mark ? x->mark + start : NULL;
-    if (start == end) return IG_OK;
     if (set == 1) return ig_pretok(e, p, end - start, first);
 
     struct ig_tok_text y = { 0 };

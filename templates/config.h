@@ -17,12 +17,21 @@ enum {
     IG_N_EMBD        = ${m.n_embd},
     IG_N_HEAD        = ${m.n_head},
     IG_N_HEAD_KV     = ${m.n_head_kv},
-    IG_HEAD_DIM      = ${m.head_dim},
+    IG_HEAD_DIM      = ${m.head_dim}, /* of K and V in the cache */
+    IG_V_DIM         = ${a.v_dim}, /* of a head's part in the input of o */
+    IG_ROPE_DIM      = ${m.rope_dim}, /* of a head, what turns */
+    IG_N_ROPE        = ${a.n_rope}, /* rotary tables: the second for sequences past IG_ROPE_SWITCH */
+    IG_ROPE_SWITCH   = ${a.rope_switch},
     IG_N_FF          = ${m.n_ff}, /* of one expert */
+    IG_N_FF_ASIDE    = ${a.n_ff_aside}, /* widest dense block: of dense layers, or beside the experts */
     IG_N_EXPERT      = ${m.n_expert},
     IG_N_EXPERT_USED = ${m.n_expert_used},
     IG_N_VOCAB       = ${m.n_vocab},
     IG_N_CTX_TRAIN   = ${m.n_ctx_train},
+    IG_N_ROUTE_GROUP = ${m.n_route_group}, /* experts are chosen from the best groups */
+    IG_N_ROUTE_GROUP_USED = ${m.n_route_group_used},
+    IG_ROUTE_GROUP_TOP = ${m.route_group_top}, /* a group's score: the sum of this many best */
+    IG_NOPE_DIM      = ${a.nope_dim},
 
     /* -- sizes of this build (gen/plan_size.lua) */
     IG_N_CTX         = ${size.ctx},
@@ -37,6 +46,7 @@ enum {
     IG_N_SPAN        = ${mem.n_span},
     IG_SPAN_BLOCKS   = ${mem.span_blocks},
     IG_PART_ROW      = ${mem.part_row},
+    IG_GROUP         = ${mem.attn_group}, /* query heads that one item of attention folds */
 
     /* -- where experts live (gen/plan_tier.lua): in the arena, behind slots, in the page cache */
     IG_TIER_RAM      = 0,
@@ -44,7 +54,7 @@ enum {
     IG_TIER_MMAP     = 2,
     IG_TIER          = ${tier.id},
 //@ if tier.disk then
-    IG_N_SLOT        = ${tier.n_slot},
+    IG_N_XSLOT        = ${tier.n_slot},
     IG_N_SPARE       = ${tier.n_spare}, /* slots of experts that the policy does not admit */
     IG_N_SET         = ${tier.n_set},
     IG_PIECE_BYTES   = ${tier.piece_bytes}, /* of a copy, and most of them at a time */
@@ -62,9 +72,26 @@ enum {
 //@ end
 };
 
-#define IG_NORM_EPS   $norm_eps
-#define IG_ROPE_THETA $rope_theta
-#define IG_ATTN_SCALE $attn_scale
+/* The model's arithmetic (runtime/plan.h has the kinds): constants, so that what a model
+ * does not need is not in its binary. */
+#define IG_NORM           ${a.norm}
+#define IG_QK_NORM        ${a.qk_norm}
+#define IG_ACT            ${a.act}
+#define IG_ROUTER         ${a.router}
+#define IG_ROUTE_NORM     ${a.route_norm} /* weights of the chosen experts sum to 1 */
+#define IG_SHARED_GATE    ${a.shared_gate} /* a sigmoid scales the shared block */
+#define IG_Q_LORA         ${a.q_lora} /* widths of latent attention; 0: none */
+#define IG_KV_LORA        ${a.kv_lora}
+#define IG_ROUTE_SCALE    ${a.route_scale}
+#define IG_ROUTER_JITTER  ${a.jitter}
+#define IG_NORM_EPS       $norm_eps
+#define IG_LATENT_EPS     ${a.latent_eps}
+#define IG_ATTN_SCALE     ${a.attn_scale}
+#define IG_QKV_CLIP       ${a.qkv_clip} /* 0: none */
+#define IG_ACT_LIMIT      ${a.act_limit}
+#define IG_EMBD_SCALE     ${a.embd_scale}
+#define IG_RESIDUAL_SCALE ${a.residual_scale}
+#define IG_LOGIT_SCALE    ${a.logit_scale} /* divides */
 
 #define IG_MODEL_ID    $model_id
 #define IG_HW_ID       $hw_id
@@ -112,22 +139,23 @@ enum {
 
 /* The generator's arithmetic, checked once more by the compiler. */
 _Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");
-_Static_assert(IG_HEAD_DIM % 2 == 0, "RoPE turns pairs");
-_Static_assert(IG_N_EXPERT_USED >= 1 && IG_N_EXPERT_USED <= IG_N_EXPERT, "a token's experts exist");
+_Static_assert(IG_ROPE_DIM % 2 == 0 && IG_ROPE_DIM <= IG_HEAD_DIM, "RoPE turns pairs");
+_Static_assert(IG_N_EXPERT_USED <= IG_N_EXPERT, "a token's experts exist");
+_Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_GROUP == 0, "an item's heads share a KV head");
 _Static_assert(IG_N_ROW <= IG_N_CTX, "a batch fits the context");
 _Static_assert(IG_N_LOGIT_ROW <= IG_N_ROW, "logits are of a batch's rows");
 _Static_assert(IG_N_KV_BLOCK * 64 >= IG_N_SEQ * IG_N_CTX, "KV blocks hold the context");
 _Static_assert(IG_N_SPAN * IG_SPAN_BLOCKS * 64 >= IG_N_CTX, "spans cover the context");
-_Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES < IG_DATA_BYTES,
+_Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES <= IG_DATA_BYTES,
                "the experts follow the resident part");
 _Static_assert(IG_DATA_BYTES % 4096 == 0, "whole pages");
 _Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG_RESIDENT_BYTES),
                "what the arena holds of the weights");
 //@ if tier.disk then
-_Static_assert(IG_MEM_SLOTS_BYTES == (IG_N_SLOT + IG_N_SPARE) * IG_SLOT_BYTES, "all slots");
+_Static_assert(IG_MEM_SLOTS_BYTES == (IG_N_XSLOT + IG_N_SPARE) * IG_SLOT_BYTES, "all slots");
 _Static_assert(IG_SLOT_BYTES % 4096 == 0 && IG_PIECE_BYTES % 4096 == 0, "direct reads");
 _Static_assert(IG_N_SET >= 1 && IG_N_SET <= IG_N_LAYER, "a set is of whole layers");
-_Static_assert(IG_N_SLOT >= IG_N_LAYER * IG_N_EXPERT_USED, "a slot outlives a token");
+_Static_assert(IG_N_XSLOT >= IG_N_LAYER * IG_N_EXPERT_USED, "a slot outlives a token");
 //@ end
 _Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
                                       IG_HEAD_DIM * 2 * $kv_bytes,

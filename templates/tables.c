@@ -24,11 +24,10 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
         .mixer = ${l.mixer},
         .ffn = ${l.ffn},
         .window = ${l.window},
-        .mixer_norm = ${l.mixer_norm},
-        .ffn_norm = ${l.ffn_norm},
-//@   for _, mat in ipairs(l.mats) do
-        .${mat.name} = ${mat.value},
+//@   for _, f in ipairs(l.fields) do
+        .${f.name} = ${f.value},
 //@   end
+        .n_expert = ${l.n_expert},
         .expert_off = ${l.expert_off},
         .expert_stride = ${l.expert_stride},
     },
@@ -37,14 +36,36 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
 
 const struct ig_mat ig_token_embd = $token_embd;
 const struct ig_mat ig_output = $output;
-const uint64_t ig_output_norm_off = $output_norm_off;
+const uint64_t ig_output_norm = $output_norm, ig_output_norm_bias = $output_norm_bias;
+
+const float ig_rope_freq[IG_N_ROPE][IG_ROPE_DIM / 2] = {
+//@ for _, t in ipairs(a.rope_tables) do
+    {
+//@   for _, row in ipairs(t.rows) do
+        $row
+//@   end
+    },
+//@ end
+};
+const float ig_rope_scale[IG_N_ROPE] = { ${a.rope_scales} };
 
 const struct ig_source ig_sources[IG_N_ROLE] = {
 //@ for _, s in ipairs(sources) do
     [${s.role}] = {
-        .hf = { ${s.hf} },
-        .gguf = { ${s.gguf} },
-        .rope_pairs = ${s.rope_pairs},
+//@   if s.hf[1] then
+        .hf = {
+//@     for _, name in ipairs(s.hf) do
+            $name
+//@     end
+        },
+//@   end
+//@   if s.gguf[1] then
+        .gguf = {
+//@     for _, name in ipairs(s.gguf) do
+            $name
+//@     end
+        },
+//@   end
     },
 //@ end
 };

@@ -17,7 +17,11 @@
 
 extern const struct ig_layer ig_layers[IG_N_LAYER];
 extern const struct ig_mat ig_token_embd, ig_output;
-extern const uint64_t ig_output_norm_off;
+extern const uint64_t ig_output_norm, ig_output_norm_bias; /* data offsets; no bias: 0 */
+
+/* Radians a position of each rotated pair, and what scales cos and sin (gen/plan_rope.lua). */
+extern const float ig_rope_freq[IG_N_ROPE][IG_ROPE_DIM / 2];
+extern const float ig_rope_scale[IG_N_ROPE];
 
 /* How checkpoints name each role (gen/families/). */
 extern const struct ig_source ig_sources[IG_N_ROLE];

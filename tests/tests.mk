@@ -12,20 +12,38 @@ TEST_HW   := $(shell if grep -qw avx512_vnni /proc/cpuinfo; then echo hw/avx512-
 # Engines that tests run: name, model, options.  out/test/t-NAME/.
 ENGINE_mixtral           := tests/golden/mixtral
 ENGINE_mixtral-swa       := tests/golden/mixtral-swa
-ENGINE_mixtral-bf16      := tests/golden/mixtral-bf16-sharded kv=f32
+ENGINE_mixtral-bf16-sharded := tests/golden/mixtral-bf16-sharded kv=f32
 ENGINE_mixtral-gguf      := tests/data/mixtral-f32.gguf
 ENGINE_mixtral-bf16-gguf := tests/data/mixtral-bf16.gguf kv=f32
 ENGINE_demo              := tests/data/tiny-mixtral.gguf
-ENGINES := mixtral mixtral-swa mixtral-bf16 mixtral-gguf mixtral-bf16-gguf demo
+ENGINES := mixtral mixtral-swa mixtral-bf16-sharded mixtral-gguf mixtral-bf16-gguf demo
+# Families: a folder of goldens each, in tests/golden or beside the repository.
+GOLDENS := qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe llama-dense glm4-moe phimoe dbrx gpt-oss \
+           deepseek-v2 deepseek-v3
+golden_of = $(firstword $(patsubst %/config.json,%,$(wildcard tests/golden/$1/config.json $(SHARED)/goldens/$1/config.json)))
+$(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call golden_of,$g) kv=f32)$(eval ENGINES += $g)))
+# The same checkpoints as GGUF.
+GGUFS := llama-dense qwen3-moe olmoe qwen2-moe granitemoe glm4-moe dbrx gpt-oss deepseek-v2 deepseek-v3
+$(foreach g,$(GGUFS),$(if $(call golden_of,$g),$(eval ENGINE_$g-gguf := $(T)/gguf/$g.gguf kv=f32)$(eval ENGINES += $g-gguf)))
+$(GGUFS:%=engine-%-gguf): engine-%-gguf: $(T)/gguf/%.gguf
+$(T)/gguf/%.gguf: tests/e2e/make_gguf.lua
+	@mkdir -p $(@D)
+	@$(LUA) $< $(call golden_of,$*) $@
+# Latent attention in block formats, with random weights.
+ENGINE_latent-q8_0 := tests/fixture/latent.lua quant=q8_0
+ENGINE_latent-q4_0 := tests/fixture/latent.lua quant=q4_0
+ENGINES += latent-q8_0 latent-q4_0
 # Plans of a tiny model with odd sizes, one a format: pack's units run on each.
-ODD := f32 f16 bf16 q8_0 q4_0
+ODD := f32 f16 bf16 q8_0 q4_0 q4_k q5_1 mxfp4
 $(foreach f,$(ODD),$(eval ENGINE_odd-$f := tests/fixture/odd.lua quant=$f))
 ifneq ($(wildcard $(SHARED)/models/tiny-mixtral/config.json),)
 ENGINE_tiny-f32  := $(SHARED)/models/tiny-mixtral quant=f32
 ENGINE_tiny-bf16 := $(SHARED)/models/tiny-mixtral
 ENGINE_tiny-q8_0 := $(SHARED)/models/tiny-mixtral quant=q8_0
 ENGINE_tiny-q4_0 := $(SHARED)/models/tiny-mixtral quant=q4_0
-ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0
+ENGINE_tiny-q4_k := $(SHARED)/models/tiny-mixtral quant=q4_k quant.attn=q6_k quant.output=q5_k
+ENGINE_tiny-mxfp4 := $(SHARED)/models/tiny-mixtral quant=mxfp4 quant.attn=q3_k quant.output=iq4_xs
+ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
 endif
 
 # Experts behind two slots a layer, the fewest there can be; behind half; behind all; in the page cache.

@@ -38,7 +38,7 @@ struct fx_list {
 };
 
 /* Sizes of the types that a fault gives a tensor: F64; Q5_0. */
-enum { FX_F64_BYTES = 8, FX_Q5_0 = 6, FX_Q5_0_BYTES = 22 };
+enum { FX_F64_BYTES = 8, FX_Q8_1 = 9, FX_Q8_1_BYTES = 36 };
 
 static inline void fx_name(char name[160], const char *pattern, int layer, int expert)
 {
@@ -68,7 +68,7 @@ static inline void fx_add(struct fx_list *l, const struct fixture *x, struct fx_
     for (int i = 0; i < t.n_dim - 1; i++) t.bytes *= t.dim[i];
     const int cols = (int)t.dim[t.n_dim - 1];
     t.bytes *= !fx_is(x->retype, &t) ? ig_fmt_row_bytes(t.fmt, cols)
-               : x->gguf             ? (size_t)cols / 32 * FX_Q5_0_BYTES
+               : x->gguf             ? (size_t)cols / 32 * FX_Q8_1_BYTES
                                      : (size_t)cols * FX_F64_BYTES;
     l->t = realloc(l->t, (l->n + 1) * sizeof *l->t);
     l->t[l->n++] = t;
@@ -230,7 +230,10 @@ static inline void fx_safetensors(const char *path, const struct fixture *x, str
 static inline void fx_gguf(const char *path, const struct fixture *x, struct fx_list *l)
 {
     static const uint32_t type[] = {
-        [IG_F32] = 0, [IG_F16] = 1, [IG_BF16] = 30, [IG_Q8_0] = 8, [IG_Q4_0] = 2
+        [IG_F32] = 0,     [IG_F16] = 1,   [IG_BF16] = 30, [IG_Q8_0] = 8,
+        [IG_Q4_0] = 2,    [IG_Q4_K] = 12, [IG_Q6_K] = 14, [IG_Q5_K] = 13,
+        [IG_MXFP4] = 39,  [IG_Q4_1] = 3,  [IG_Q5_0] = 6,  [IG_Q5_1] = 7,
+        [IG_IQ4_NL] = 20, [IG_Q3_K] = 11, [IG_Q2_K] = 10, [IG_IQ4_XS] = 23,
     };
     struct bytes head = { 0 };
     uint64_t at = 0;
@@ -246,7 +249,7 @@ static inline void fx_gguf(const char *path, const struct fixture *x, struct fx_
         put_str(&head, t->name);
         put_u32(&head, (uint32_t)t->n_dim);
         for (int k = t->n_dim - 1; k >= 0; k--) put_u64(&head, t->dim[k]);
-        put_u32(&head, fx_is(x->retype, t) ? FX_Q5_0 : type[t->fmt]);
+        put_u32(&head, fx_is(x->retype, t) ? FX_Q8_1 : type[t->fmt]);
         put_u64(&head, t->off);
     }
     put_zero(&head, -head.n % 32);

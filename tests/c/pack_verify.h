@@ -25,7 +25,8 @@ static const char *name_of(const struct ig_ckpt *c, enum ig_role role, int layer
                            int alternative)
 {
     static char name[256];
-    const char *p = c->gguf ? ig_sources[role].gguf[alternative] : ig_sources[role].hf[alternative];
+    const struct ig_source *s = &ig_sources[role];
+    const char *p = (c->gguf ? s->gguf : s->hf)[alternative].name;
     char *out = name;
 
     if (!p) return NULL;
@@ -56,7 +57,7 @@ static const struct ig_tensor *find(const struct ig_ckpt *c, enum ig_role role, 
 
 static uint64_t permuted(const struct ig_ckpt *c, enum ig_role role, uint64_t r)
 {
-    if (!c->gguf || !ig_sources[role].rope_pairs) return r;
+    if (!c->gguf || !ig_sources[role].gguf[0].pair_period) return r;
     /* r = head, half, i  ->  head, i, half */
     const uint64_t hd = IG_HEAD_DIM, head = r / hd, half = r % hd / (hd / 2), i = r % (hd / 2);
     return (head * (hd / 2) + i) * 2 + half;
@@ -123,7 +124,7 @@ static const char *check_all(const struct ig_ckpt *c)
 {
     const char *bad = check_rows(c, IG_ROLE_TOKEN_EMBD, -1, -1, &ig_token_embd, 0);
 
-    if (!bad) bad = check_norm(c, IG_ROLE_OUTPUT_NORM, -1, ig_output_norm_off);
+    if (!bad) bad = check_norm(c, IG_ROLE_OUTPUT_NORM, -1, ig_output_norm);
     if (!bad && ig_output.off != ig_token_embd.off)
         bad = check_rows(c, IG_ROLE_OUTPUT, -1, -1, &ig_output, 0);
     for (int n = 0; n < IG_N_LAYER && !bad; n++) {

@@ -114,7 +114,7 @@ static void test_policies(void **state)
                                                       &ig_policy_decay,      &ig_policy_echo,
                                                       &ig_policy_echo_admit, &ig_policy_static };
     static const uint16_t one_set[IG_N_LAYER];
-    static const uint32_t one_first[] = { 0, IG_N_SLOT };
+    static const uint32_t one_first[] = { 0, IG_N_XSLOT };
     struct ig_engine *e = start(2);
     for (size_t i = 0; i < sizeof policy / sizeof *policy; i++)
         for (int sets = 0; sets < 2; sets++) {

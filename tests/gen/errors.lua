@@ -45,12 +45,13 @@ end
 function T.test_model_fields()
   eq(model_problem { n_layer = "" }, "x.lua: n_layer: want an integer from 1 to 1024, got nothing")
   eq(model_problem { n_layer = "n_layer = 0" }, "x.lua: n_layer: want an integer from 1 to 1024, got 0")
-  eq(model_problem { family = 'family = "llama"' }, 'x.lua: family: want mixtral, got "llama"')
+  lu.assertStrMatches(model_problem { family = 'family = "rwkv"' }, 'x.lua: family: want mixtral or .*, got "rwkv"')
+  eq(model_problem { extra = "n_ff_shared = 8" }, "x.lua: n_ff_shared: want 0 (family mixtral), got 8")
   eq(model_problem { norm_eps = "norm_eps = 0" }, "x.lua: norm_eps: want a number from 1e-12 to 0.1, got 0")
   eq(model_problem { extra = "tied = 1" }, "x.lua: tied: want a boolean, got 1")
   eq(model_problem { weights = 'weights = "f32"' }, 'x.lua: weights: want a table, got "f32"')
   lu.assertStrMatches(model_problem { extra = "n_exprt = 8" },
-    "x.lua: n_exprt: want a known field %(family .* weights%), got an unknown one")
+    "x.lua: n_exprt: want a known field %(family .*%), got an unknown one")
 end
 
 function T.test_model_contradictions()
@@ -86,7 +87,8 @@ function T.test_options()
   eq(problem("ctx"), "--set: ctx: want key=value, got no '='")
   eq(problem("ctx=1", "ctx=2"), "--set: ctx: want one value, got two")
   eq(problem("ctx=lots"), '--set: ctx: want an integer from 1 to 16777216, got "lots"')
-  eq(problem("quant=q5_0"), '--set: quant: want f32 or f16 or bf16 or q8_0 or q4_0, got "q5_0"')
+  eq(problem("quant=q4_k", "quant.attn=mxfp4"), "")
+  lu.assertStrContains(problem("quant=iq2_xs"), '--set: quant: want f32 or f16 or bf16 or q8_0 or q4_0 or q4_k or ')
   eq(problem("kv=q8_0"), '--set: kv: want f32 or f16, got "q8_0"')
   eq(problem("id=../up"), "--set: id: want a name of letters, digits, '.', '_' and '-', got \"../up\"")
   lu.assertStrContains(problem("wat=1"), "--set: wat: want a known field (quant quant.expert")
@@ -110,7 +112,7 @@ function T.test_ram_refusal_has_numbers()
     .. "for the system), got 77.2 GiB: weights 76.2 GiB, KV for 4096 positions 896.0 MiB, work 47.9 MiB; "
     .. "no format of its weights fits; --set tier=disk keeps experts on disk")
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "quant=bf16", "tier=ram" }),
-    "; --set quant= would fit with q8_0 (46.8 GiB) or q4_0 (25.1 GiB)")
+    "; --set quant= would fit with q8_0 (46.8 GiB) or q6_k (36.3 GiB) or q5_1 (33.2 GiB) or q5_0 (30.5 GiB)")
   -- A context that was asked for is not shrunk.
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "ctx=1000000" }), "KV for 1000000 positions 122.1 GiB")
   eq(refused("mixtral-8x22b", "box-8gb"),
@@ -129,7 +131,8 @@ end
 
 function T.test_blocks_that_do_not_fit()
   local problems = {}
-  local m = { n_layer = 2, n_embd = 64, n_head = 4, n_head_kv = 2, head_dim = 16, n_ff = 24, n_expert = 8, n_vocab = 9,
+  local m = { family = "mixtral", n_layer = 2, n_embd = 64, n_head = 4, n_head_kv = 2, head_dim = 16, n_ff = 24,
+    n_expert = 8, n_vocab = 9, n_layer_dense = 0, n_ff_shared = 0, qk_norm = "none", attn_bias = "none",
     weights = { expert = "f32", attn = "f32", embed = "f32", output = "f32", router = "f32" } }
   formats_of.resolve(m, { quant = "q8_0" }, "x.lua", problems)
   eq(problems, { "x.lua: weights.expert: want f32, f16 or bf16 (down has 24 columns, and blocks are of 32), got q8_0" })
@@ -137,7 +140,8 @@ end
 
 function T.test_tied_output_has_the_embedding_s_format()
   local problems = {}
-  local m = { n_layer = 1, n_embd = 64, n_head = 4, n_head_kv = 2, head_dim = 16, n_ff = 32, n_expert = 8, n_vocab = 9,
+  local m = { family = "mixtral", n_layer = 1, n_embd = 64, n_head = 4, n_head_kv = 2, head_dim = 16, n_ff = 32,
+    n_expert = 8, n_vocab = 9, n_layer_dense = 0, n_ff_shared = 0, qk_norm = "none", attn_bias = "none",
     tied = true, weights = { expert = "f32", attn = "f32", embed = "f32", output = "f32", router = "f32" } }
   formats_of.resolve(m, { ["quant.output"] = "q8_0" }, "x.lua", problems)
   eq(problems, { "--set: quant.output: want f32 (the output matrix is the token embedding), got q8_0" })

@@ -3,6 +3,7 @@
 local lu = require "luaunit"
 local lib = require "lib"
 local formats_of = require "gen.formats"
+local model = require "gen.model"
 local plan_cache = require "gen.plan_cache"
 local plan_kernels = require "gen.plan_kernels"
 local plan_layout = require "gen.plan_layout"
@@ -16,12 +17,12 @@ local T = {}
 
 -- A model small enough for a pencil: E 64, 4 heads over 2 of 16, FF 96, 5 experts.
 local function small(weights)
-  return {
+  return model.check({
     family = "mixtral", n_layer = 2, n_embd = 64, n_head = 4, n_head_kv = 2, head_dim = 16, n_ff = 96,
     n_expert = 5, n_expert_used = 2, n_vocab = 40, n_ctx_train = 256, norm_eps = 1e-5, rope_theta = 1e4,
     window = 0, tied = false,
     weights = { expert = weights, attn = weights, embed = weights, output = weights, router = "f32" },
-  }
+  }, "x.lua", {})
 end
 
 local function resolved(m, opts)
@@ -44,8 +45,8 @@ function T.test_layout_resident()
   eq(first.ffn_norm, 12544 + 12 * 4096)
   eq(first.router.off, 12800 + 12 * 4096)
   eq(l.layers[2].mixer_norm, 12800 + 13 * 4096)   -- router: 5 rows, 1 panel
-  eq(l.output_norm_off, 12288 + 2 * (512 + 13 * 4096))
-  eq(l.output.off, l.output_norm_off + 256)
+  eq(l.output_norm, 12288 + 2 * (512 + 13 * 4096))
+  eq(l.output.off, l.output_norm + 256)
   eq(l.resident_bytes, 135168)          -- 132352 up to a page
 end
 
@@ -117,7 +118,7 @@ function T.test_memory_float()
     Q = 10 * 64 * 4, K = 10 * 32 * 4, V = 10 * 32 * 4,
     AO = 10 * 64 * 4, AOQ = 0,
     PART = 4 * 4 * 2 * 18 * 4,
-    RL = 10 * 16 * 4, TOPK = 10 * 2 * 8, ROUTE = 10 * 2 * 4 + 6 * 4,
+    RL = 10 * 16 * 4, TOPK = 10 * 2 * 8, ROUTE = 10 * 2 * 4 + 6 * 4, GATE = 0,
     H = 10 * 2 * 96 * 4, HQ = 0, SLOTS = 0, XCACHE = 0, YD = 0, RLP = 0,
     LN = 3 * 64 * 4, LNQ = 0,
     LOGITS = 3 * 48 * 4, SAMPLE = 40 * 8,
@@ -186,7 +187,7 @@ function T.test_hit_rate_of_a_trace()
   local m = { n_layer = 1, n_expert = 4, n_expert_used = 1 }
   local trace = { n_row = 400, n_layer = 1, n_expert = 4, top_k = 1, expert = function(row) return row % 3 end }
   local function rate(ways)
-    return plan_hit.rate(m, { n_set = 1, n_slot = ways, set_of = { 0 }, ways = { ways } }, "lru", trace)
+    return plan_hit.rate(m, { n_set = 1, n_slot = ways, set_of = { 0 }, ways = { ways }, moe = { 1 } }, "lru", trace)
   end
   eq({ rate(2), rate(3) }, { 0.0, 1.0 })
 end
@@ -237,6 +238,14 @@ function T.test_formats()
   eq(formats_of.used(g, { "q" }), "q4_0/q8_0")
 end
 
+function T.test_blocks_of_256_fall_back_with_a_note()
+  local m = small("bf16")
+  local f, notes = formats_of.resolve(m, { quant = "q4_k" }, "x.lua", {})
+  eq(f.layers[1].down, "q5_0")
+  lu.assertStrContains(table.concat(notes, "\n"), "down: q5_0 instead of q4_k (")
+  eq(#notes, 9)   -- one a matrix, whatever the layers
+end
+
 function T.test_kernels()
   eq(plan_kernels.plan { isa = "ref" }, { isa = "ref", kern = "ig_kernels_ref", need_cpu = 0, builds = { "ref" } })
   eq(plan_kernels.plan { isa = "avx2" },
@@ -279,7 +288,7 @@ end
 function T.test_cache_seconds_by_hand()
   -- 1 layer, 4 experts, 1 used, slots for 1: h = sqrt(1/4) = 0.5.  Slot 1e9 B:
   -- CPU 0.5e9/10e9 = 0.05 s, link 0.5e9/20e9, RAM 1e9/40e9; GPU 0.5e9/100e9.
-  local m = { n_layer = 1, n_expert = 4, n_expert_used = 1 }
+  local m = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }
   local hw = { cpu_bw = 10e9, mem_bw = 40e9,
     gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, link_bw = 20e9 } }
   local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }

@@ -17,12 +17,21 @@ enum {
     IG_N_EMBD        = 4096,
     IG_N_HEAD        = 32,
     IG_N_HEAD_KV     = 8,
-    IG_HEAD_DIM      = 128,
+    IG_HEAD_DIM      = 128, /* of K and V in the cache */
+    IG_V_DIM         = 128, /* of a head's part in the input of o */
+    IG_ROPE_DIM      = 128, /* of a head, what turns */
+    IG_N_ROPE        = 1, /* rotary tables: the second for sequences past IG_ROPE_SWITCH */
+    IG_ROPE_SWITCH   = 32768,
     IG_N_FF          = 14336, /* of one expert */
+    IG_N_FF_ASIDE    = 0, /* widest dense block: of dense layers, or beside the experts */
     IG_N_EXPERT      = 8,
     IG_N_EXPERT_USED = 2,
     IG_N_VOCAB       = 32000,
     IG_N_CTX_TRAIN   = 32768,
+    IG_N_ROUTE_GROUP = 1, /* experts are chosen from the best groups */
+    IG_N_ROUTE_GROUP_USED = 1,
+    IG_ROUTE_GROUP_TOP = 2, /* a group's score: the sum of this many best */
+    IG_NOPE_DIM      = 0,
 
     /* -- sizes of this build (gen/plan_size.lua) */
     IG_N_CTX         = 4096,
@@ -37,6 +46,7 @@ enum {
     IG_N_SPAN        = 4,
     IG_SPAN_BLOCKS   = 16,
     IG_PART_ROW      = 4,
+    IG_GROUP         = 4, /* query heads that one item of attention folds */
 
     /* -- where experts live (gen/plan_tier.lua): in the arena, behind slots, in the page cache */
     IG_TIER_RAM      = 0,
@@ -49,14 +59,31 @@ enum {
     IG_XC_WAYS       = 8,
 };
 
-#define IG_NORM_EPS   1e-05f
-#define IG_ROPE_THETA 1e+06f
-#define IG_ATTN_SCALE 0.088388348f
+/* The model's arithmetic (runtime/plan.h has the kinds): constants, so that what a model
+ * does not need is not in its binary. */
+#define IG_NORM           IG_NORM_RMS
+#define IG_QK_NORM        IG_QK_NORM_NONE
+#define IG_ACT            IG_ACT_SWIGLU
+#define IG_ROUTER         IG_ROUTER_SOFTMAX
+#define IG_ROUTE_NORM     1 /* weights of the chosen experts sum to 1 */
+#define IG_SHARED_GATE    0 /* a sigmoid scales the shared block */
+#define IG_Q_LORA         0 /* widths of latent attention; 0: none */
+#define IG_KV_LORA        0
+#define IG_ROUTE_SCALE    1.0f
+#define IG_ROUTER_JITTER  0.0f
+#define IG_NORM_EPS       1e-05f
+#define IG_LATENT_EPS     1e-06f
+#define IG_ATTN_SCALE     0.088388348f
+#define IG_QKV_CLIP       0.0f /* 0: none */
+#define IG_ACT_LIMIT      0.0f
+#define IG_EMBD_SCALE     1.0f
+#define IG_RESIDUAL_SCALE 1.0f
+#define IG_LOGIT_SCALE    1.0f /* divides */
 
 #define IG_MODEL_ID    "mixtral"
 #define IG_HW_ID       "4090"
 #define IG_PLAN_HASH   "0123456789abcdef"
-#define IG_LAYOUT_HASH UINT64_C(0x78532d8bf2281438)
+#define IG_LAYOUT_HASH UINT64_C(0xa612225471a3155b)
 #define IG_LAYOUT_TEXT \
     "mixtral, 32 layers of 8 experts, 4096 wide, expert width 14336, vocabulary 32000; expert bf16, attn bf16, embed bf16, output bf16, router bf16; 93408215040 bytes"
 
@@ -104,6 +131,8 @@ enum {
 #define IG_MEM_TOPK_BYTES     UINT64_C(4096)
 #define IG_MEM_ROUTE_OFF      UINT64_C(93966344192)
 #define IG_MEM_ROUTE_BYTES    UINT64_C(2084)
+#define IG_MEM_GATE_OFF       UINT64_C(0)
+#define IG_MEM_GATE_BYTES     UINT64_C(0)
 #define IG_MEM_H_OFF          UINT64_C(93966348288)
 #define IG_MEM_H_BYTES        UINT64_C(29360128)
 #define IG_MEM_HQ_OFF         UINT64_C(0)
@@ -144,13 +173,14 @@ enum {
 
 /* The generator's arithmetic, checked once more by the compiler. */
 _Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");
-_Static_assert(IG_HEAD_DIM % 2 == 0, "RoPE turns pairs");
-_Static_assert(IG_N_EXPERT_USED >= 1 && IG_N_EXPERT_USED <= IG_N_EXPERT, "a token's experts exist");
+_Static_assert(IG_ROPE_DIM % 2 == 0 && IG_ROPE_DIM <= IG_HEAD_DIM, "RoPE turns pairs");
+_Static_assert(IG_N_EXPERT_USED <= IG_N_EXPERT, "a token's experts exist");
+_Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_GROUP == 0, "an item's heads share a KV head");
 _Static_assert(IG_N_ROW <= IG_N_CTX, "a batch fits the context");
 _Static_assert(IG_N_LOGIT_ROW <= IG_N_ROW, "logits are of a batch's rows");
 _Static_assert(IG_N_KV_BLOCK * 64 >= IG_N_SEQ * IG_N_CTX, "KV blocks hold the context");
 _Static_assert(IG_N_SPAN * IG_SPAN_BLOCKS * 64 >= IG_N_CTX, "spans cover the context");
-_Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES < IG_DATA_BYTES,
+_Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES <= IG_DATA_BYTES,
                "the experts follow the resident part");
 _Static_assert(IG_DATA_BYTES % 4096 == 0, "whole pages");
 _Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG_RESIDENT_BYTES),

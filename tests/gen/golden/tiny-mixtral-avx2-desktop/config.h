@@ -17,12 +17,21 @@ enum {
     IG_N_EMBD        = 256,
     IG_N_HEAD        = 8,
     IG_N_HEAD_KV     = 2,
-    IG_HEAD_DIM      = 32,
+    IG_HEAD_DIM      = 32, /* of K and V in the cache */
+    IG_V_DIM         = 32, /* of a head's part in the input of o */
+    IG_ROPE_DIM      = 32, /* of a head, what turns */
+    IG_N_ROPE        = 1, /* rotary tables: the second for sequences past IG_ROPE_SWITCH */
+    IG_ROPE_SWITCH   = 2048,
     IG_N_FF          = 320, /* of one expert */
+    IG_N_FF_ASIDE    = 0, /* widest dense block: of dense layers, or beside the experts */
     IG_N_EXPERT      = 16,
     IG_N_EXPERT_USED = 2,
     IG_N_VOCAB       = 4096,
     IG_N_CTX_TRAIN   = 2048,
+    IG_N_ROUTE_GROUP = 1, /* experts are chosen from the best groups */
+    IG_N_ROUTE_GROUP_USED = 1,
+    IG_ROUTE_GROUP_TOP = 2, /* a group's score: the sum of this many best */
+    IG_NOPE_DIM      = 0,
 
     /* -- sizes of this build (gen/plan_size.lua) */
     IG_N_CTX         = 2048,
@@ -37,22 +46,34 @@ enum {
     IG_N_SPAN        = 2,
     IG_SPAN_BLOCKS   = 16,
     IG_PART_ROW      = 4,
-
-    /* -- where experts live (gen/plan_tier.lua): in the arena, behind slots, in the page cache */
-    IG_TIER_RAM      = 0,
-    IG_TIER_DISK     = 1,
-    IG_TIER_MMAP     = 2,
-    IG_TIER          = 0,
+    IG_GROUP         = 4, /* query heads that one item of attention folds */
 };
 
-#define IG_NORM_EPS   1e-05f
-#define IG_ROPE_THETA 1e+04f
-#define IG_ATTN_SCALE 0.176776695f
+/* The model's arithmetic (runtime/plan.h has the kinds): constants, so that what a model
+ * does not need is not in its binary. */
+#define IG_NORM           IG_NORM_RMS
+#define IG_QK_NORM        IG_QK_NORM_NONE
+#define IG_ACT            IG_ACT_SWIGLU
+#define IG_ROUTER         IG_ROUTER_SOFTMAX
+#define IG_ROUTE_NORM     1 /* weights of the chosen experts sum to 1 */
+#define IG_SHARED_GATE    0 /* a sigmoid scales the shared block */
+#define IG_Q_LORA         0 /* widths of latent attention; 0: none */
+#define IG_KV_LORA        0
+#define IG_ROUTE_SCALE    1.0f
+#define IG_ROUTER_JITTER  0.0f
+#define IG_NORM_EPS       1e-05f
+#define IG_LATENT_EPS     1e-06f
+#define IG_ATTN_SCALE     0.176776695f
+#define IG_QKV_CLIP       0.0f /* 0: none */
+#define IG_ACT_LIMIT      0.0f
+#define IG_EMBD_SCALE     1.0f
+#define IG_RESIDUAL_SCALE 1.0f
+#define IG_LOGIT_SCALE    1.0f /* divides */
 
 #define IG_MODEL_ID    "tiny-mixtral"
 #define IG_HW_ID       "avx2-desktop"
 #define IG_PLAN_HASH   "0123456789abcdef"
-#define IG_LAYOUT_HASH UINT64_C(0xbaeaa09b43094bcc)
+#define IG_LAYOUT_HASH UINT64_C(0x5295974d4e1b2cfc)
 #define IG_LAYOUT_TEXT \
     "mixtral, 7 layers of 16 experts, 256 wide, expert width 320, vocabulary 4096; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes"
 
@@ -65,7 +86,6 @@ enum {
 #define IG_DATA_BYTES     UINT64_C(61669376)
 #define IG_RESIDENT_BYTES UINT64_C(6619136)
 #define IG_TOKEN_BYTES    UINT64_C(11386880)
-#define IG_HW_DISK_BW     UINT64_C(2000000000)
 
 /* The arena (gen/plan_mem.lua). */
 #define IG_MEM_BYTES    UINT64_C(69177344)
@@ -100,18 +120,12 @@ enum {
 #define IG_MEM_TOPK_BYTES     UINT64_C(4096)
 #define IG_MEM_ROUTE_OFF      UINT64_C(66813952)
 #define IG_MEM_ROUTE_BYTES    UINT64_C(2116)
+#define IG_MEM_GATE_OFF       UINT64_C(0)
+#define IG_MEM_GATE_BYTES     UINT64_C(0)
 #define IG_MEM_H_OFF          UINT64_C(66818048)
 #define IG_MEM_H_BYTES        UINT64_C(655360)
 #define IG_MEM_HQ_OFF         UINT64_C(0)
 #define IG_MEM_HQ_BYTES       UINT64_C(0)
-#define IG_MEM_SLOTS_OFF      UINT64_C(0)
-#define IG_MEM_SLOTS_BYTES    UINT64_C(0)
-#define IG_MEM_XCACHE_OFF     UINT64_C(0)
-#define IG_MEM_XCACHE_BYTES   UINT64_C(0)
-#define IG_MEM_YD_OFF         UINT64_C(0)
-#define IG_MEM_YD_BYTES       UINT64_C(0)
-#define IG_MEM_RLP_OFF        UINT64_C(0)
-#define IG_MEM_RLP_BYTES      UINT64_C(0)
 #define IG_MEM_LN_OFF         UINT64_C(67473408)
 #define IG_MEM_LN_BYTES       UINT64_C(32768)
 #define IG_MEM_LNQ_OFF        UINT64_C(0)
@@ -125,17 +139,16 @@ enum {
 
 /* The generator's arithmetic, checked once more by the compiler. */
 _Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");
-_Static_assert(IG_HEAD_DIM % 2 == 0, "RoPE turns pairs");
-_Static_assert(IG_N_EXPERT_USED >= 1 && IG_N_EXPERT_USED <= IG_N_EXPERT, "a token's experts exist");
+_Static_assert(IG_ROPE_DIM % 2 == 0 && IG_ROPE_DIM <= IG_HEAD_DIM, "RoPE turns pairs");
+_Static_assert(IG_N_EXPERT_USED <= IG_N_EXPERT, "a token's experts exist");
+_Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_GROUP == 0, "an item's heads share a KV head");
 _Static_assert(IG_N_ROW <= IG_N_CTX, "a batch fits the context");
 _Static_assert(IG_N_LOGIT_ROW <= IG_N_ROW, "logits are of a batch's rows");
 _Static_assert(IG_N_KV_BLOCK * 64 >= IG_N_SEQ * IG_N_CTX, "KV blocks hold the context");
 _Static_assert(IG_N_SPAN * IG_SPAN_BLOCKS * 64 >= IG_N_CTX, "spans cover the context");
-_Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES < IG_DATA_BYTES,
+_Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES <= IG_DATA_BYTES,
                "the experts follow the resident part");
-_Static_assert(IG_DATA_BYTES % 4096 == 0, "whole pages");
-_Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG_RESIDENT_BYTES),
-               "what the arena holds of the weights");
+_Static_assert(IG_DATA_BYTES % 4096 == 0 && IG_MEM_DATA_BYTES == IG_DATA_BYTES, "whole pages");
 _Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
                                       IG_HEAD_DIM * 2 * 2,
                "KV blocks of every layer");

@@ -39,15 +39,16 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
         .ffn = IG_FFN_MOE,
         .window = 0,
         .mixer_norm = UINT64_C(2097152),
+        .q = { .off = UINT64_C(2098176), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
+        .k = { .off = UINT64_C(2229248), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .v = { .off = UINT64_C(2262016), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .o = { .off = UINT64_C(2294784), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
         .ffn_norm = UINT64_C(2425856),
-        .q = { .off = UINT64_C(2098176), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .k = { .off = UINT64_C(2229248), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .v = { .off = UINT64_C(2262016), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .o = { .off = UINT64_C(2294784), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .router = { .off = UINT64_C(2426880), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
-        .gate = { .off = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .up = { .off = UINT64_C(8192), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .down = { .off = UINT64_C(327680), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .router = { .off = UINT64_C(2426880), .bias = UINT64_C(0), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
+        .gate = { .off = UINT64_C(0), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .up = { .off = UINT64_C(8192), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .down = { .off = UINT64_C(327680), .bias = UINT64_C(0), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .n_expert = 16,
         .expert_off = UINT64_C(6619136),
         .expert_stride = UINT64_C(491520),
     },
@@ -56,15 +57,16 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
         .ffn = IG_FFN_MOE,
         .window = 0,
         .mixer_norm = UINT64_C(2443264),
+        .q = { .off = UINT64_C(2444288), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
+        .k = { .off = UINT64_C(2575360), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .v = { .off = UINT64_C(2608128), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .o = { .off = UINT64_C(2640896), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
         .ffn_norm = UINT64_C(2771968),
-        .q = { .off = UINT64_C(2444288), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .k = { .off = UINT64_C(2575360), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .v = { .off = UINT64_C(2608128), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .o = { .off = UINT64_C(2640896), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .router = { .off = UINT64_C(2772992), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
-        .gate = { .off = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .up = { .off = UINT64_C(8192), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .down = { .off = UINT64_C(327680), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .router = { .off = UINT64_C(2772992), .bias = UINT64_C(0), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
+        .gate = { .off = UINT64_C(0), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .up = { .off = UINT64_C(8192), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .down = { .off = UINT64_C(327680), .bias = UINT64_C(0), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .n_expert = 16,
         .expert_off = UINT64_C(14483456),
         .expert_stride = UINT64_C(491520),
     },
@@ -73,15 +75,16 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
         .ffn = IG_FFN_MOE,
         .window = 0,
         .mixer_norm = UINT64_C(2789376),
+        .q = { .off = UINT64_C(2790400), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
+        .k = { .off = UINT64_C(2921472), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .v = { .off = UINT64_C(2954240), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .o = { .off = UINT64_C(2987008), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
         .ffn_norm = UINT64_C(3118080),
-        .q = { .off = UINT64_C(2790400), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .k = { .off = UINT64_C(2921472), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .v = { .off = UINT64_C(2954240), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .o = { .off = UINT64_C(2987008), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .router = { .off = UINT64_C(3119104), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
-        .gate = { .off = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .up = { .off = UINT64_C(8192), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .down = { .off = UINT64_C(327680), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .router = { .off = UINT64_C(3119104), .bias = UINT64_C(0), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
+        .gate = { .off = UINT64_C(0), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .up = { .off = UINT64_C(8192), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .down = { .off = UINT64_C(327680), .bias = UINT64_C(0), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .n_expert = 16,
         .expert_off = UINT64_C(22347776),
         .expert_stride = UINT64_C(491520),
     },
@@ -90,15 +93,16 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
         .ffn = IG_FFN_MOE,
         .window = 0,
         .mixer_norm = UINT64_C(3135488),
+        .q = { .off = UINT64_C(3136512), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
+        .k = { .off = UINT64_C(3267584), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .v = { .off = UINT64_C(3300352), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .o = { .off = UINT64_C(3333120), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
         .ffn_norm = UINT64_C(3464192),
-        .q = { .off = UINT64_C(3136512), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .k = { .off = UINT64_C(3267584), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .v = { .off = UINT64_C(3300352), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .o = { .off = UINT64_C(3333120), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .router = { .off = UINT64_C(3465216), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
-        .gate = { .off = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .up = { .off = UINT64_C(8192), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .down = { .off = UINT64_C(327680), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .router = { .off = UINT64_C(3465216), .bias = UINT64_C(0), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
+        .gate = { .off = UINT64_C(0), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .up = { .off = UINT64_C(8192), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .down = { .off = UINT64_C(327680), .bias = UINT64_C(0), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .n_expert = 16,
         .expert_off = UINT64_C(30212096),
         .expert_stride = UINT64_C(491520),
     },
@@ -107,15 +111,16 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
         .ffn = IG_FFN_MOE,
         .window = 0,
         .mixer_norm = UINT64_C(3481600),
+        .q = { .off = UINT64_C(3482624), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
+        .k = { .off = UINT64_C(3613696), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .v = { .off = UINT64_C(3646464), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .o = { .off = UINT64_C(3679232), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
         .ffn_norm = UINT64_C(3810304),
-        .q = { .off = UINT64_C(3482624), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .k = { .off = UINT64_C(3613696), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .v = { .off = UINT64_C(3646464), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .o = { .off = UINT64_C(3679232), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .router = { .off = UINT64_C(3811328), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
-        .gate = { .off = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .up = { .off = UINT64_C(8192), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .down = { .off = UINT64_C(327680), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .router = { .off = UINT64_C(3811328), .bias = UINT64_C(0), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
+        .gate = { .off = UINT64_C(0), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .up = { .off = UINT64_C(8192), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .down = { .off = UINT64_C(327680), .bias = UINT64_C(0), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .n_expert = 16,
         .expert_off = UINT64_C(38076416),
         .expert_stride = UINT64_C(491520),
     },
@@ -124,15 +129,16 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
         .ffn = IG_FFN_MOE,
         .window = 0,
         .mixer_norm = UINT64_C(3827712),
+        .q = { .off = UINT64_C(3828736), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
+        .k = { .off = UINT64_C(3959808), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .v = { .off = UINT64_C(3992576), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .o = { .off = UINT64_C(4025344), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
         .ffn_norm = UINT64_C(4156416),
-        .q = { .off = UINT64_C(3828736), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .k = { .off = UINT64_C(3959808), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .v = { .off = UINT64_C(3992576), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .o = { .off = UINT64_C(4025344), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .router = { .off = UINT64_C(4157440), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
-        .gate = { .off = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .up = { .off = UINT64_C(8192), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .down = { .off = UINT64_C(327680), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .router = { .off = UINT64_C(4157440), .bias = UINT64_C(0), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
+        .gate = { .off = UINT64_C(0), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .up = { .off = UINT64_C(8192), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .down = { .off = UINT64_C(327680), .bias = UINT64_C(0), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .n_expert = 16,
         .expert_off = UINT64_C(45940736),
         .expert_stride = UINT64_C(491520),
     },
@@ -141,89 +147,215 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
         .ffn = IG_FFN_MOE,
         .window = 0,
         .mixer_norm = UINT64_C(4173824),
+        .q = { .off = UINT64_C(4174848), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
+        .k = { .off = UINT64_C(4305920), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .v = { .off = UINT64_C(4338688), .bias = UINT64_C(0), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
+        .o = { .off = UINT64_C(4371456), .bias = UINT64_C(0), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
         .ffn_norm = UINT64_C(4502528),
-        .q = { .off = UINT64_C(4174848), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .k = { .off = UINT64_C(4305920), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .v = { .off = UINT64_C(4338688), .stride = 8192, .rows = 64, .cols = 256, .fmt = IG_BF16 },
-        .o = { .off = UINT64_C(4371456), .stride = 8192, .rows = 256, .cols = 256, .fmt = IG_BF16 },
-        .router = { .off = UINT64_C(4503552), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
-        .gate = { .off = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .up = { .off = UINT64_C(8192), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
-        .down = { .off = UINT64_C(327680), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .router = { .off = UINT64_C(4503552), .bias = UINT64_C(0), .stride = 16384, .rows = 16, .cols = 256, .fmt = IG_F32 },
+        .gate = { .off = UINT64_C(0), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .up = { .off = UINT64_C(8192), .bias = UINT64_C(0), .stride = 16384, .rows = 320, .cols = 256, .fmt = IG_BF16 },
+        .down = { .off = UINT64_C(327680), .bias = UINT64_C(0), .stride = 10240, .rows = 256, .cols = 320, .fmt = IG_BF16 },
+        .n_expert = 16,
         .expert_off = UINT64_C(53805056),
         .expert_stride = UINT64_C(491520),
     },
 };
 
-const struct ig_mat ig_token_embd = { .off = UINT64_C(0), .stride = 8192, .rows = 4096, .cols = 256, .fmt = IG_BF16 };
-const struct ig_mat ig_output = { .off = UINT64_C(4520960), .stride = 8192, .rows = 4096, .cols = 256, .fmt = IG_BF16 };
-const uint64_t ig_output_norm_off = UINT64_C(4519936);
+const struct ig_mat ig_token_embd = { .off = UINT64_C(0), .bias = UINT64_C(0), .stride = 8192, .rows = 4096, .cols = 256, .fmt = IG_BF16 };
+const struct ig_mat ig_output = { .off = UINT64_C(4520960), .bias = UINT64_C(0), .stride = 8192, .rows = 4096, .cols = 256, .fmt = IG_BF16 };
+const uint64_t ig_output_norm = UINT64_C(4519936), ig_output_norm_bias = UINT64_C(0);
+
+const float ig_rope_freq[IG_N_ROPE][IG_ROPE_DIM / 2] = {
+    {
+        1.0f, 0.56234133f, 0.31622777f, 0.17782794f, 0.1f, 0.056234133f, 0.0316227766f, 0.017782794f,
+        0.01f, 0.0056234133f, 0.0031622777f, 0.0017782794f, 0.001f, 0.0005623413f, 0.00031622777f, 0.00017782794f,
+    },
+};
+const float ig_rope_scale[IG_N_ROPE] = { 1.0f };
 
 const struct ig_source ig_sources[IG_N_ROLE] = {
     [IG_ROLE_TOKEN_EMBD] = {
-        .hf = { "model.embed_tokens.weight" },
-        .gguf = { "token_embd.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "model.embed_tokens.weight" },
+        },
+        .gguf = {
+            { .name = "token_embd.weight" },
+        },
     },
     [IG_ROLE_OUTPUT_NORM] = {
-        .hf = { "model.norm.weight" },
-        .gguf = { "output_norm.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "model.norm.weight" },
+        },
+        .gguf = {
+            { .name = "output_norm.weight" },
+        },
     },
     [IG_ROLE_OUTPUT] = {
-        .hf = { "lm_head.weight" },
-        .gguf = { "output.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "lm_head.weight" },
+        },
+        .gguf = {
+            { .name = "output.weight" },
+        },
     },
     [IG_ROLE_ATTN_NORM] = {
-        .hf = { "model.layers.%L.input_layernorm.weight" },
-        .gguf = { "blk.%L.attn_norm.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "model.layers.%L.input_layernorm.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_norm.weight" },
+        },
     },
     [IG_ROLE_ATTN_Q] = {
-        .hf = { "model.layers.%L.self_attn.q_proj.weight" },
-        .gguf = { "blk.%L.attn_q.weight" },
-        .rope_pairs = 1,
+        .hf = {
+            { .name = "model.layers.%L.self_attn.q_proj.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_q.weight", .pair_period = 32, .pair_from = 0 },
+        },
+    },
+    [IG_ROLE_ATTN_Q_BIAS] = {
+        .hf = {
+            { .name = "model.layers.%L.self_attn.q_proj.bias" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_q.bias" },
+        },
     },
     [IG_ROLE_ATTN_K] = {
-        .hf = { "model.layers.%L.self_attn.k_proj.weight" },
-        .gguf = { "blk.%L.attn_k.weight" },
-        .rope_pairs = 1,
+        .hf = {
+            { .name = "model.layers.%L.self_attn.k_proj.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_k.weight", .pair_period = 32, .pair_from = 0 },
+        },
+    },
+    [IG_ROLE_ATTN_K_BIAS] = {
+        .hf = {
+            { .name = "model.layers.%L.self_attn.k_proj.bias" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_k.bias" },
+        },
     },
     [IG_ROLE_ATTN_V] = {
-        .hf = { "model.layers.%L.self_attn.v_proj.weight" },
-        .gguf = { "blk.%L.attn_v.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "model.layers.%L.self_attn.v_proj.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_v.weight" },
+        },
+    },
+    [IG_ROLE_ATTN_V_BIAS] = {
+        .hf = {
+            { .name = "model.layers.%L.self_attn.v_proj.bias" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_v.bias" },
+        },
     },
     [IG_ROLE_ATTN_O] = {
-        .hf = { "model.layers.%L.self_attn.o_proj.weight" },
-        .gguf = { "blk.%L.attn_output.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "model.layers.%L.self_attn.o_proj.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_output.weight" },
+        },
+    },
+    [IG_ROLE_ATTN_O_BIAS] = {
+        .hf = {
+            { .name = "model.layers.%L.self_attn.o_proj.bias" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_output.bias" },
+        },
+    },
+    [IG_ROLE_ATTN_Q_NORM] = {
+        .hf = {
+            { .name = "model.layers.%L.self_attn.q_norm.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_q_norm.weight" },
+        },
+    },
+    [IG_ROLE_ATTN_K_NORM] = {
+        .hf = {
+            { .name = "model.layers.%L.self_attn.k_norm.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.attn_k_norm.weight" },
+        },
     },
     [IG_ROLE_FFN_NORM] = {
-        .hf = { "model.layers.%L.post_attention_layernorm.weight" },
-        .gguf = { "blk.%L.ffn_norm.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "model.layers.%L.post_attention_layernorm.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.ffn_norm.weight" },
+        },
+    },
+    [IG_ROLE_DENSE_GATE] = {
+        .hf = {
+            { .name = "model.layers.%L.mlp.gate_proj.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.ffn_gate.weight" },
+        },
+    },
+    [IG_ROLE_DENSE_UP] = {
+        .hf = {
+            { .name = "model.layers.%L.mlp.up_proj.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.ffn_up.weight" },
+        },
+    },
+    [IG_ROLE_DENSE_DOWN] = {
+        .hf = {
+            { .name = "model.layers.%L.mlp.down_proj.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.ffn_down.weight" },
+        },
     },
     [IG_ROLE_ROUTER] = {
-        .hf = { "model.layers.%L.block_sparse_moe.gate.weight" },
-        .gguf = { "blk.%L.ffn_gate_inp.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "model.layers.%L.block_sparse_moe.gate.weight" },
+        },
+        .gguf = {
+            { .name = "blk.%L.ffn_gate_inp.weight" },
+        },
     },
     [IG_ROLE_GATE] = {
-        .hf = { "model.layers.%L.block_sparse_moe.experts.%E.w1.weight" },
-        .gguf = { "blk.%L.ffn_gate_exps.weight", "blk.%L.ffn_gate.%E.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "model.layers.%L.block_sparse_moe.experts.%E.w1.weight" },
+            { .name = "model.layers.%L.block_sparse_moe.experts.gate_up_proj", .group = 640, .from = 0, .count = 320, .step = 1 },
+        },
+        .gguf = {
+            { .name = "blk.%L.ffn_gate_exps.weight" },
+            { .name = "blk.%L.ffn_gate.%E.weight" },
+        },
     },
     [IG_ROLE_UP] = {
-        .hf = { "model.layers.%L.block_sparse_moe.experts.%E.w3.weight" },
-        .gguf = { "blk.%L.ffn_up_exps.weight", "blk.%L.ffn_up.%E.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "model.layers.%L.block_sparse_moe.experts.%E.w3.weight" },
+            { .name = "model.layers.%L.block_sparse_moe.experts.gate_up_proj", .group = 640, .from = 320, .count = 320, .step = 1 },
+        },
+        .gguf = {
+            { .name = "blk.%L.ffn_up_exps.weight" },
+            { .name = "blk.%L.ffn_up.%E.weight" },
+        },
     },
     [IG_ROLE_DOWN] = {
-        .hf = { "model.layers.%L.block_sparse_moe.experts.%E.w2.weight" },
-        .gguf = { "blk.%L.ffn_down_exps.weight", "blk.%L.ffn_down.%E.weight" },
-        .rope_pairs = 0,
+        .hf = {
+            { .name = "model.layers.%L.block_sparse_moe.experts.%E.w2.weight" },
+            { .name = "model.layers.%L.block_sparse_moe.experts.down_proj" },
+        },
+        .gguf = {
+            { .name = "blk.%L.ffn_down_exps.weight" },
+            { .name = "blk.%L.ffn_down.%E.weight" },
+        },
     },
 };
 
@@ -284,6 +416,6 @@ const char ig_plan_text[] =
     "a token    reads 10.9 MiB: 4.3 MiB resident + 6.6 MiB of experts\n"
     "predicted  3337 tokens/s at most, bound by memory at 38.0 GB/s\n"
     "\n"
-    "layout     baeaa09b43094bcc  mixtral, 7 layers of 16 experts, 256 wide, expert width 320, vocabulary 4096; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes\n"
+    "layout     5295974d4e1b2cfc  mixtral, 7 layers of 16 experts, 256 wide, expert width 320, vocabulary 4096; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes\n"
     "plan       0123456789abcdef\n"
     ;
