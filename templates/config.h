@@ -155,7 +155,7 @@ _Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG
 _Static_assert(IG_MEM_SLOTS_BYTES == (IG_N_XSLOT + IG_N_SPARE) * IG_SLOT_BYTES, "all slots");
 _Static_assert(IG_SLOT_BYTES % 4096 == 0 && IG_PIECE_BYTES % 4096 == 0, "direct reads");
 _Static_assert(IG_N_SET >= 1 && IG_N_SET <= IG_N_LAYER, "a set is of whole layers");
-_Static_assert(IG_N_XSLOT >= IG_N_LAYER * IG_N_EXPERT_USED, "a slot outlives a token");
+_Static_assert(IG_N_XSLOT >= IG_N_EXPERT_USED, "a token's experts fit");
 //@ end
 _Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
                                       IG_HEAD_DIM * 2 * $kv_bytes,

@@ -51,7 +51,9 @@ ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=dir
 ENGINE_tier-half         := tests/data/tiny-mixtral.gguf experts_ram=50 sets=1 predictor=next_router
 ENGINE_tier-all          := tests/data/tiny-mixtral.gguf experts_ram=100 io=plain policy=lru
 ENGINE_tier-mmap         := tests/data/tiny-mixtral.gguf tier=mmap
-ENGINES += tier tier-half tier-all tier-mmap
+ENGINE_tier-deepseek-v2  := tests/golden/deepseek-v2 kv=f32 experts_ram=50 predictor=next_router
+ENGINE_tier-gpt-oss      := tests/golden/gpt-oss kv=f32 experts_ram=70
+ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss
 
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc
