@@ -76,6 +76,8 @@ struct ig_expert_stats {
     double ahead_gain;                      /* by its own measure: time of a step without over with */
     uint64_t steps_ahead;                   /* steps with prefetch on */
 };
+/* Where experts are and how they are read, in words. */
+const char *ig_expert_where(const struct ig_engine *e);
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer);
 void ig_expert_stats_reset(struct ig_engine *e);
 

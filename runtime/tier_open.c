@@ -5,6 +5,7 @@
 #include "machine.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -37,7 +38,7 @@ static enum ig_err find_blocks(struct ig_engine *e, struct ig_why *why)
 static enum ig_err make_tables(struct ig_engine *e, struct ig_why *why)
 {
     const struct ig_xgeom g = { IG_N_LAYER, IG_N_EXPERT,  IG_N_SET,
-                                IG_N_XSLOT,  ig_xc_set_of, ig_xc_first };
+                                IG_N_XSLOT, ig_xc_set_of, ig_xc_first };
     unsigned char *mem = e->mem + IG_MEM_XCACHE_OFF;
     const size_t moves = (IG_N_XSLOT + IG_N_SPARE) * sizeof(struct ig_move);
     const size_t bytes = ig_xcache_bytes(&g, &IG_POLICY, NULL);
@@ -148,7 +149,27 @@ enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig
 
 void ig_tier_close(struct ig_engine *e) { stop(&e->tier); }
 
+const char *ig_expert_where(const struct ig_engine *e)
+{
+    static char text[160];
+    const struct ig_tier *t = &e->tier;
+    snprintf(text, sizeof text,
+             "%d of %d in slots, others %s with %s%s; tried: %.2f GB/s around the page cache%s%.2f",
+             IG_N_XSLOT, IG_N_LAYER * IG_N_EXPERT,
+             t->how.direct ? "read directly" : "from the page cache",
+             t->how.ring ? "io_uring" : "pread", t->how.registered ? ", registered" : "",
+             t->direct_bw / 1e9, t->cached_bw > 0 ? ", through it " : ", not tried through it ",
+             t->cached_bw / 1e9);
+    return text;
+}
+
 #else
+
+const char *ig_expert_where(const struct ig_engine *e)
+{
+    (void)e;
+    return IG_TIER == IG_TIER_MMAP ? "mapped from the file" : "all in memory";
+}
 
 /* The baseline: experts where the system's page cache has them. */
 enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
