@@ -95,7 +95,7 @@ local function buffers(m, formats, layout, size)
   local norm_blocks = formats_of.any(formats, M.NORM_READERS, true)
   local xq = quant.xq_bytes
   local tier = size.tier or plan_tier.RAM
-  local slots = tier.kind == "disk" and tier.n_slot + tier.n_spare or 0
+  local held = tier.kind == "disk" and tier.n_slot + tier.n_spare or 0
   local waves = tier.kind == "disk" and tier.waves
 
   local list = {
@@ -117,9 +117,9 @@ local function buffers(m, formats, layout, size)
     { "GATE",   when(m.shared_gate, rows * F32) },
     { "H",      hidden_bytes(m, formats, rows, false, function(w) return w * F32 end) },
     { "HQ",     hidden_bytes(m, formats, rows, true, xq) },
-    { "SLOTS",  slots * tier.slot_bytes },
+    { "SLOTS",  held * tier.slot_bytes },
     { "XCACHE", tier.table_bytes or 0 },
-    { "YD",     when(waves, (picked + rows) * up16(m.n_embd) * F32) },
+    { "YD",     when(waves, slots(m, size) * up16(m.n_embd) * F32) },
     { "RLP",    when(tier.kind == "disk" and tier.predictor == "next_router",
                      up16(m.n_expert) * F32) },
     { "LN",     size.logit_rows * m.n_embd * F32 },
