@@ -77,6 +77,7 @@ end
 
 --- Whether a batch can choose more experts of a layer than its set holds.
 function M.waves(m, size, tier)
+  if tier.n_spare > 0 and size.batch > 1 then return true end   -- not admitted: not kept for the batch
   for _, ways in ipairs(tier.ways) do
     if ways < math.min(m.n_expert, size.batch * m.n_expert_used) then return true end
   end

@@ -40,18 +40,19 @@ local function v2(text)
   return bytes_trace(text, at + 4 * rows, rows, layers, experts, k)
 end
 
--- turn,phase,step,layer,slot,expert,...: a (turn, phase, step) is a row, in file order.
+-- turn,phase,step,layer,slot,expert,...: a (turn, phase, step) is a row, in the order in which they
+-- first appear; a prefill is written layer by layer.
 local function csv(text)
   local head = "n_layer=(%d+) n_expert=(%d+) n_expert_used=(%d+)"
   local layers, experts, k = text:match(head)
   if not layers then return nil end
   layers, experts, k = math.tointeger(layers), math.tointeger(experts), math.tointeger(k)
-  local rows, n_row, last = {}, 0, nil
+  local rows, row_of, n_row = {}, {}, 0
   for place, layer, slot, expert in text:gmatch("\n(%d+,%d+,%d+),(%d+),(%d+),(%d+),") do
-    if place ~= last then n_row, last = n_row + 1, place end
-    local id, at = math.tointeger(expert), (layer * k + slot) * 1.0
+    if not row_of[place] then n_row, row_of[place] = n_row + 1, n_row end
+    local id, at = math.tointeger(expert), math.tointeger(layer) * k + math.tointeger(slot)
     if id >= experts or at >= layers * k then return nil end
-    rows[(n_row - 1) * layers * k + math.tointeger(at)] = id
+    rows[row_of[place] * layers * k + at] = id
   end
   if n_row == 0 then return nil end
   return { n_row = n_row, n_layer = layers, n_expert = experts, top_k = k,

@@ -145,6 +145,13 @@ static int take_spare(struct ig_tier *t)
     return IG_N_XSLOT + i;
 }
 
+/* How many experts must have slots for the wave: one, or all where the plan has no room for waves.
+ */
+static int least(const struct ig_tier *t)
+{
+    return IG_MEM_YD_BYTES && t->wave_lo < t->n ? t->wave_lo + 1 : t->n;
+}
+
 /* Slots for missing experts, in order, as far as there are any; their copies start. */
 static void claim(struct ig_engine *e)
 {
@@ -161,9 +168,9 @@ static void claim(struct ig_engine *e)
             e->slab[a] = slot_at(e, slot);
             move[n++] = ig_tier_prepare(e, t->layer, e->active[a], slot);
         }
-        /* Nothing is pinned and yet nothing is free: prefetches hold all ways. */
-    } while (a == t->wave_lo && a < t->n && wait_early(t));
-    if (a == t->wave_lo && a < t->n) ig_die("cache: layer %d: no way is free", t->layer);
+        /* What one wave needs is not free: prefetches hold ways. */
+    } while (a < least(t) && wait_early(t));
+    if (a < least(t)) ig_die("cache: layer %d: no way is free", t->layer);
     t->claimed = a;
     ig_mover_submit(&t->mover, move, n, 1);
 }

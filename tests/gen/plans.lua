@@ -195,7 +195,7 @@ end
 function T.test_traces()
   local trace, problems = require "gen.trace", {}
   local csv = "# route_trace v1\n# model=x n_layer=2 n_expert=8 n_expert_used=2\nturn,phase,step,layer,slot,expert\n"
-    .. "0,0,0,0,0,7,0.6,0,1\n0,0,0,0,1,3,0.4,0,1\n0,0,0,1,0,1,0.6,0,1\n0,1,0,0,0,2,1,0,1\n"
+    .. "0,0,0,0,0,7,0.6,0,1\n0,0,0,0,1,3,0.4,0,1\n0,1,0,0,0,2,1,0,1\n0,0,0,1,0,1,0.6,0,1\n"
   local t = trace.parse(csv, "t.csv", { n_expert = 8, n_expert_used = 2 }, problems)
   eq(problems, {})
   eq({ t.n_row, t.expert(1, 1, 1), t.expert(1, 1, 2), t.expert(1, 2, 1), t.expert(2, 1, 1) }, { 2, 7, 3, 1, 2 })
