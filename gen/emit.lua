@@ -181,7 +181,7 @@ function M.view(plan, plan_hash)
     norm_eps = c.f32(m.norm_eps), a = arithmetic(m), tps = c.f32(plan.rate.tps),
     data_bytes = c.u64(layout.data_bytes), resident_bytes = c.u64(layout.resident_bytes),
     token_bytes = c.u64(layout.token_bytes), mem_bytes = c.u64(mem.bytes),
-    thread_bytes = c.u64(mem.thread_bytes), mem_bw = c.u64(plan.hw.mem_bw),
+    thread_bytes = c.u64(mem.thread_bytes), spare_bytes = c.u64(mem.spare_bytes), mem_bw = c.u64(plan.hw.mem_bw),
     layout_hash = c.hex64(layout.hash), layout_text = c.str(layout.text),
     model_id = c.str(plan.model_id), hw_id = c.str(plan.hw_id), plan_hash_str = c.str(plan_hash),
     kernels = plan.kernels, kernel_isas = table.concat(plan.kernels.builds, " "),

@@ -60,16 +60,19 @@ local function expert_format(config, file, problems)
   end
 end
 
--- Checkpoints have one dtype; newer ones call it `dtype`.
+-- Checkpoints have one dtype; newer ones call it `dtype`.  gpt-oss, in MXFP4, leaves it out:
+-- the rest of it is bfloat16.
 local function weights_of(config, file, problems)
   local name, value = "torch_dtype", config.torch_dtype
+  local expert = expert_format(config, file, problems)
   if value == nil and config.dtype ~= nil then name, value = "dtype", config.dtype end
+  if value == nil and expert == "mxfp4" then value = "bfloat16" end
   local fmt = DTYPES[value]
   if not fmt then
     problems[#problems + 1] = schema.problem(file, name, "float32, float16 or bfloat16", schema.show(value))
     fmt = "f32"
   end
-  return { expert = expert_format(config, file, problems) or fmt, attn = fmt, embed = fmt, output = fmt }
+  return { expert = expert or fmt, attn = fmt, embed = fmt, output = fmt }
 end
 
 --- @param text string  of config.json

@@ -95,6 +95,8 @@ local function is_mla(m) return families.by_name[m.family].mixer == "IG_MIXER_ML
 
 -- Facts that must agree with each other: { field, holds(m), want(m) }.
 local RULES = {
+  { "n_embd", function(m) return m.n_embd % 2 == 0 end,
+    function() return "an even number (16-bit weights lie in pairs of columns)" end },
   { "n_head_kv", function(m) return m.n_head % m.n_head_kv == 0 end,
     function(m) return ("a divisor of n_head (%d)"):format(m.n_head) end },
   { "head_dim", function(m) return m.head_dim % 2 == 0 end,

@@ -51,12 +51,21 @@ local function slots(m, size)
   return size.batch * (m.n_expert_used + (M.aside(m) > 0 and 1 or 0))
 end
 
+-- What one item of expert work keeps on the way: 32 hidden values of each row of a batch,
+-- or the sums of a single row's whole output.
+function M.spare_bytes(m, size)
+  -- A predictor norms a row, and makes blocks of it.
+  local ahead = size.tier and size.tier.predictor == "next_router"
+  return math.max(size.batch * quant.BLOCK * F32, up16(m.n_embd) * F32,
+    ahead and m.n_embd * F32 + quant.xq_bytes(m.n_embd) or 0)
+end
+
 -- Scratch of one thread: gate and up of a batch's rows and their row list, two
--- running softmax states, and 64 KiB for what kernels keep on the way.
+-- running softmax states, and the spare room above.
 local function thread_bytes(m, size)
   local rows = slots(m, size)
   local bytes = rows * quant.PANEL_ROWS * F32 * 2 + rows * 8
-    + 2 * M.attn_group(m) * (m.head_dim + 2) * F32 + (64 << 10)
+    + 2 * M.attn_group(m) * (m.head_dim + 2) * F32 + M.spare_bytes(m, size)
   return num.align_up(bytes, M.ALIGN)
 end
 
@@ -141,6 +150,7 @@ function M.plan(m, formats, layout, size)
   local mem = M.counts(size.ctx)
   mem.n_seq, mem.span_blocks, mem.part_row = M.N_SEQ, M.SPAN_BLOCKS, M.PART_ROW
   mem.thread_bytes, mem.attn_group = thread_bytes(m, size), M.attn_group(m)
+  mem.spare_bytes = M.spare_bytes(m, size)
   mem.regions = {}
   local at = 0
   for i, buffer in ipairs(buffers(m, formats, layout, size)) do

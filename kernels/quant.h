@@ -84,6 +84,5 @@ static inline int ig_qsub_cols(const struct ig_qfmt *f)
     return f->n_sub ? f->cols / f->n_sub : f->cols;
 }
 float ig_qscale(const struct ig_qfmt *f, uint16_t d);
-uint16_t ig_qscale_bits(const struct ig_qfmt *f, float d);
 
 #endif

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct ig_gen gen;
+static struct ig_gen *gen;
 
 enum { PREFILL, DECODE, N_TEST };
 
@@ -72,20 +72,20 @@ static double prefill_bytes(int tokens, int batch)
 static double prefill_once(struct bench *b)
 {
     const int n = b->test[PREFILL].tokens;
-    gen.n_past = 0; /* nothing is known: all of it is computed */
-    const int whole = ig_gen_prompt(&gen, b->ids, n);
-    return whole ? 1e3 * gen.stats.prefill_s / n : -1;
+    gen->n_past = 0; /* nothing is known: all of it is computed */
+    const int whole = ig_gen_prompt(gen, b->ids, n);
+    return whole ? 1e3 * gen->stats.prefill_s / n : -1;
 }
 
 static double decode_once(struct bench *b)
 {
     const int n = b->test[DECODE].tokens;
-    gen.n_past = gen.n_ids = 0;
+    gen->n_past = gen->n_ids = 0;
     const double t0 = ig_seconds();
     for (int i = 0; i < n; i++) {
         if (ig_stop_signal()) return -1;
         if (b->o->route) ig_forced_next(&b->route, b->e);
-        ig_gen_step(&gen, b->ids[i]);
+        ig_gen_step(gen, b->ids[i]);
     }
     ig_set_choices(b->e, NULL, NULL, NULL);
     return 1e3 * (ig_seconds() - t0) / n;
@@ -198,7 +198,7 @@ static void print_text(const struct bench *b)
     ig_outf("model %s, machine %s, plan %s, kernels %s\n", IG_MODEL_ID, IG_HW_ID, IG_PLAN_HASH,
             ig_kern.name);
     ig_outf("%d threads, context %d, batches of %d, %d repetitions\n", ig_threads(b->e),
-            ig_n_ctx(b->e), gen.n_batch, b->done);
+            ig_n_ctx(b->e), gen->n_batch, b->done);
     ig_outf("memory read %.1f GB/s now, %.1f GB/s in the plan\n\n", b->bandwidth / 1e9,
             (double)IG_HW_MEM_BW / 1e9);
     ig_outf("%-8s %7s  %27s  %9s  %9s  %8s  %8s  %8s\n", "test", "tokens",
@@ -238,7 +238,7 @@ static void print_json(const struct bench *b)
     ig_out_json(json_pack(
         "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I}",
         "plan", IG_PLAN_HASH, "hw", IG_HW_ID, "model", IG_MODEL_ID, "kernels", ig_kern.name,
-        "threads", ig_threads(b->e), "ctx", ig_n_ctx(b->e), "batch", gen.n_batch, "repetitions",
+        "threads", ig_threads(b->e), "ctx", ig_n_ctx(b->e), "batch", gen->n_batch, "repetitions",
         b->done, "seed", (json_int_t)b->o->seed.value, "memory_read_gb_per_s", b->bandwidth / 1e9,
         "plan_memory_read_gb_per_s", (double)IG_HW_MEM_BW / 1e9, "disk_read_gb_per_s",
         b->disk / 1e9, "plan_disk_read_gb_per_s", (double)IG_HW_DISK_BW / 1e9, "route",
@@ -285,8 +285,8 @@ static enum ig_err prepare(struct bench *b, const struct ig_session *s, struct i
     b->ids = malloc((size_t)most * sizeof *b->ids);
     if (!b->ids) return ig_fail(why, IG_NO_MEM, "no memory for %d ids", most);
     for (int i = 0; i < most; i++) b->ids[i] = (int32_t)(draw(&state) % IG_N_VOCAB);
-    const enum ig_err err = ig_gen_init(&gen, s, b->o, why);
-    b->test[PREFILL].bytes = prefill_bytes(b->test[PREFILL].tokens, gen.n_batch);
+    const enum ig_err err = ig_gen_open(&gen, s, b->o, why);
+    b->test[PREFILL].bytes = prefill_bytes(b->test[PREFILL].tokens, gen->n_batch);
     b->test[DECODE].bytes = (double)IG_TOKEN_BYTES;
     return err;
 }

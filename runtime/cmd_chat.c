@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct ig_gen gen;
+static struct ig_gen *gen;
 
 struct talk {
     const struct ig_opts *o;
@@ -66,7 +66,7 @@ static enum ig_err keep_answer(struct talk *t, int n_prompt, struct ig_why *why)
 {
     char *text = NULL;
     size_t bytes = 0;
-    enum ig_err err = ig_tok_decode(t->s.tok, gen.ids + n_prompt, (size_t)(gen.n_ids - n_prompt), 0,
+    enum ig_err err = ig_tok_decode(t->s.tok, gen->ids + n_prompt, (size_t)(gen->n_ids - n_prompt), 0,
                                     &text, &bytes, why);
     if (err == IG_OK) err = add(t, "assistant", text, bytes, why);
     free(text);
@@ -83,9 +83,9 @@ static enum ig_err turn(struct talk *t, const char *text, size_t bytes, struct i
     if (err != IG_OK) return err;
     const struct ig_chat_input in = { t->messages, NULL, NULL, 1 };
     err = ig_chat_encode(t->template, t->s.tok, &in, &ids, &n, why);
-    if (err == IG_OK && n > (size_t)gen.n_ctx)
+    if (err == IG_OK && n > (size_t)gen->n_ctx)
         err = ig_fail(why, IG_FAIL, "the conversation has %zu tokens, the context has room for %d",
-                      n, gen.n_ctx);
+                      n, gen->n_ctx);
     if (err == IG_OK && n == 0)
         err = ig_fail(why, IG_FAIL, "the chat template made nothing of the conversation");
     if (err != IG_OK) {
@@ -94,15 +94,15 @@ static enum ig_err turn(struct talk *t, const char *text, size_t bytes, struct i
         return err;
     }
     enum ig_gen_end end = IG_GEN_STOPPED;
-    if (ig_gen_prompt(&gen, ids, (int)n)) {
-        end = ig_gen_answer(&gen, t->o->n_predict, t->o->ignore_eos);
+    if (ig_gen_prompt(gen, ids, (int)n)) {
+        end = ig_gen_answer(gen, t->o->n_predict, t->o->ignore_eos);
         err = keep_answer(t, (int)n, why);
     } else {
         drop_last(t);
     }
     free(ids);
     ig_out("\n", 1);
-    if (end != IG_GEN_CLOSED) ig_gen_report(&gen, end);
+    if (end != IG_GEN_CLOSED) ig_gen_report(gen, end);
     return err;
 }
 
@@ -145,7 +145,7 @@ static enum ig_err open_talk(struct talk *t, struct ig_why *why)
     const char *source = ig_tok_chat_template(t->s.tok);
     if (!source) return ig_fail(why, IG_FAIL, "the weights file has no chat template; use run");
     err = ig_chat_parse(&t->template, source, why);
-    if (err == IG_OK) err = ig_gen_init(&gen, &t->s, t->o, why);
+    if (err == IG_OK) err = ig_gen_open(&gen, &t->s, t->o, why);
     if (err != IG_OK) return err;
     t->messages = json_array();
     return t->messages ? start_over(t, why) : ig_fail(why, IG_NO_MEM, "no memory to talk");
@@ -161,7 +161,7 @@ enum ig_err ig_cmd_chat(const struct ig_opts *o, struct ig_why *why)
     }
     json_decref(t.messages);
     if (t.template) ig_chat_free(t.template);
-    ig_gen_free(&gen);
+    ig_gen_close(gen);
     ig_session_close(&t.s);
     return err;
 }

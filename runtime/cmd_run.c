@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct ig_gen gen;
+static struct ig_gen *gen;
 
 static void note(const char *text) { ig_note("%s", text); }
 
@@ -49,24 +49,24 @@ static enum ig_err complete(const struct ig_opts *o, const char *text, size_t by
     if (err == IG_OK && n > (size_t)ig_n_ctx(s.e))
         err = ig_fail(why, IG_FAIL, "the prompt has %zu tokens, the context has room for %d", n,
                       ig_n_ctx(s.e));
-    if (err == IG_OK) err = ig_gen_init(&gen, &s, o, why);
+    if (err == IG_OK) err = ig_gen_open(&gen, &s, o, why);
     if (err == IG_OK) {
         ig_stop_catch();
         const int left = ig_n_ctx(s.e) - (int)n, more = o->n_predict;
         ig_set_length(s.e, more >= 0 && more <= left ? (int)n + more : 0);
         enum ig_gen_end end = IG_GEN_STOPPED;
-        if (ig_gen_prompt(&gen, ids, (int)n)) {
+        if (ig_gen_prompt(gen, ids, (int)n)) {
             if (o->display_prompt) ig_out(text, bytes); /* now: progress lines would wipe it */
-            end = ig_gen_answer(&gen, o->n_predict, o->ignore_eos);
+            end = ig_gen_answer(gen, o->n_predict, o->ignore_eos);
         }
         if (ig_out_is_terminal()) ig_out("\n", 1); /* in a pipe: the model's bytes, nothing else */
-        if (end != IG_GEN_CLOSED) ig_gen_report(&gen, end);
+        if (end != IG_GEN_CLOSED) ig_gen_report(gen, end);
         if (o->stats) {
             ig_expert_table(s.e, 0, note);
             ig_expert_table(s.e, 1, note);
         }
     }
-    ig_gen_free(&gen);
+    ig_gen_close(gen);
     free(ids);
     ig_session_close(&s);
     return err;

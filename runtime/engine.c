@@ -11,10 +11,6 @@
 
 enum { READ_BYTES = 8 << 20 }; /* blocks are read in groups of about this size */
 
-_Static_assert(IG_N_ROW *IG_QBLOCK * 4 <= 64 << 10, "hidden_block's rows fit a thread's spare");
-_Static_assert(IG_N_EMBD * 4 <= 64 << 10, "down_one's sums fit a thread's spare");
-_Static_assert(IG_N_EMBD % 2 == 0 && IG_HEAD_DIM % 2 == 0, "pairs of columns");
-
 static struct ig_engine engine;
 
 void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
@@ -192,6 +188,10 @@ void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *wei
     e->force_predicted = predicted;
     e->force_expert = expert;
     e->force_weight = weight;
+}
+struct ig_candidate *ig_sample_work(struct ig_engine *e)
+{
+    return IG_BUF(e, SAMPLE, struct ig_candidate);
 }
 int ig_threads(const struct ig_engine *e) { return e->team.n; }
 int ig_n_ctx(const struct ig_engine *e) { return e->n_ctx; }

@@ -40,6 +40,8 @@ void ig_set_length(struct ig_engine *e, int n);
 /* Run the batch; logits of the wanting rows, in order, at ig_logits(). */
 void ig_forward(struct ig_engine *e, const struct ig_batch *b);
 const float *ig_logits(const struct ig_engine *e, int i); /* [IG_N_VOCAB] */
+/* ig_sample's work area, [IG_N_VOCAB]. */
+struct ig_candidate *ig_sample_work(struct ig_engine *e);
 
 /* Called on the forward pass's values as they are made (eval --dump, trace). */
 struct ig_tap {

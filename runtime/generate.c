@@ -69,7 +69,7 @@ enum ig_gen_end ig_gen_answer(struct ig_gen *g, int n_max, int ignore_eos)
     enum ig_gen_end end = IG_GEN_LIMIT;
     struct ig_gen_stats *const st = &g->stats;
     double t0 = ig_seconds(); /* again after the first token, which no decode step made */
-    g->stream.n_held = 0;
+    g->stream = (struct ig_tok_stream){ .started = 1 }; /* an answer continues a text: no space is dropped */
     while (n_max < 0 || st->n_made < n_max) {
         if (ig_stop_signal()) {
             end = IG_GEN_STOPPED;
@@ -83,7 +83,8 @@ enum ig_gen_end ig_gen_answer(struct ig_gen *g, int n_max, int ignore_eos)
             ig_gen_step(g, g->ids[g->n_past]);
             st->n_step++;
         }
-        const int32_t token = ig_sample(&g->sampler, ig_logits(g->e, 0), IG_N_VOCAB, g->work);
+        const int32_t token = ig_sample(&g->sampler, ig_logits(g->e, 0), IG_N_VOCAB,
+                                        ig_sample_work(g->e));
         if (!ignore_eos && ig_tok_is_end(g->tok, token)) {
             end = IG_GEN_END;
             break;

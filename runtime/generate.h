@@ -1,7 +1,7 @@
 /* generate.h -- the life of an answer: prompt, prefill, sample, decode.
  *
  * One generator, one sequence.  All its memory is in the struct, but for the
- * buffer of one token's text, which ig_gen_init takes before the first token;
+ * buffer of one token's text, which ig_gen_open takes before the first token;
  * from the first to the last token nothing is allocated.
  */
 #ifndef IG_GENERATE_H
@@ -33,7 +33,6 @@ struct ig_gen {
 
     int32_t pos[IG_N_ROW], seq[IG_N_ROW];
     uint8_t want[IG_N_ROW];
-    struct ig_candidate work[IG_N_VOCAB];
 
     struct ig_tok_stream stream;
     char *text; /* of one token */
@@ -51,10 +50,11 @@ enum ig_gen_end {
     IG_GEN_CLOSED   /* standard output takes no more */
 };
 
-/* Sampling and batch size from `o`; a seed that was not given is drawn. */
-enum ig_err ig_gen_init(struct ig_gen *g, const struct ig_session *s, const struct ig_opts *o,
+/* The program's one generator.  Sampling and batch size from `o`; a seed that was not given is
+ * drawn. */
+enum ig_err ig_gen_open(struct ig_gen **g, const struct ig_session *s, const struct ig_opts *o,
                         struct ig_why *why);
-void ig_gen_free(struct ig_gen *g);
+void ig_gen_close(struct ig_gen *g); /* NULL: nothing was opened */
 
 /* Make ids[0, n) the sequence and compute what the KV cache does not hold of it,
  * at least the last token; 1 <= n <= n_ctx.  0 when a signal stopped it early. */

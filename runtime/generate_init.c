@@ -33,9 +33,12 @@ static enum ig_err text_room(struct ig_gen *g, struct ig_why *why)
                    : ig_fail(why, IG_NO_MEM, "no memory for %zu bytes of text", g->text_cap);
 }
 
-enum ig_err ig_gen_init(struct ig_gen *g, const struct ig_session *s, const struct ig_opts *o,
+static struct ig_gen generator;
+
+enum ig_err ig_gen_open(struct ig_gen **out, const struct ig_session *s, const struct ig_opts *o,
                         struct ig_why *why)
 {
+    struct ig_gen *const g = *out = &generator;
     memset(g, 0, sizeof *g);
     g->e = s->e;
     g->tok = s->tok;
@@ -52,8 +55,9 @@ enum ig_err ig_gen_init(struct ig_gen *g, const struct ig_session *s, const stru
     return g->tok ? text_room(g, why) : IG_OK;
 }
 
-void ig_gen_free(struct ig_gen *g)
+void ig_gen_close(struct ig_gen *g)
 {
+    if (!g) return;
     free(g->text);
     g->text = NULL;
 }

@@ -207,7 +207,6 @@ int ig_jlist_new(struct ig_jctx *c, enum ig_jtype type, struct ig_jv *out);
 int ig_jlist_put(struct ig_jctx *c, struct ig_jlist *l, struct ig_jv v);
 int ig_jdict_new(struct ig_jctx *c, struct ig_jv *out);
 int ig_jdict_put(struct ig_jctx *c, struct ig_jdict *d, struct ig_jv key, struct ig_jv v);
-int ig_jdict_puts(struct ig_jctx *c, struct ig_jdict *d, const char *key, struct ig_jv v);
 const struct ig_jv *ig_jdict_get(const struct ig_jdict *d, const struct ig_jv *key);
 const struct ig_jv *ig_jdict_gets(const struct ig_jdict *d, const char *key);
 /* Undefined, with what is wrong if it is used. */

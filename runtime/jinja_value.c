@@ -254,12 +254,6 @@ int ig_jdict_put(struct ig_jctx *c, struct ig_jdict *d, struct ig_jv key, struct
     return ig_jinja_step(c, 1) && ig_jlist_put(c, &d->key, key) && ig_jlist_put(c, &d->value, v);
 }
 
-int ig_jdict_puts(struct ig_jctx *c, struct ig_jdict *d, const char *key, struct ig_jv v)
-{
-    struct ig_jv k;
-    return ig_jstr_new(c, key, NULL, strlen(key), &k) && ig_jdict_put(c, d, k, v);
-}
-
 const struct ig_jv *ig_jdict_get(const struct ig_jdict *d, const struct ig_jv *key)
 {
     size_t slot;

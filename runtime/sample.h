@@ -1,4 +1,4 @@
-/* sample.h -- from logits to one token: repetition penalty, temperature, top-k, top-p, min-p. */
+/* sample.h -- from logits to one token: repetition penalty, top-k, top-p, min-p, temperature. */
 #ifndef IG_SAMPLE_H
 #define IG_SAMPLE_H
 

@@ -14,6 +14,7 @@
 #include "tier.h"
 #include "kernels.h"
 #include "panel.h"
+#include "sample.h"
 
 enum {
     IG_Q_DIM = IG_N_HEAD * IG_HEAD_DIM,
@@ -32,6 +33,28 @@ enum {
     IG_KV_ELEM = (int)IG_KV_FMT == (int)IG_F32 ? 4 : 2, /* bytes */
     IG_MAX_DOWNGRADE = 8
 };
+
+/* The buffers hold what the phases put into them: the plan's sums, done once more. */
+#define IG_HOLDS(NAME, n, type) \
+    _Static_assert(IG_MEM_##NAME##_BYTES == (uint64_t)(n) * sizeof(type), #NAME)
+IG_HOLDS(X, IG_N_ROW * IG_N_EMBD, float);
+IG_HOLDS(XN, IG_N_ROW * IG_N_EMBD, float);
+IG_HOLDS(Q, IG_N_ROW * IG_Q_STRIDE, float);
+IG_HOLDS(K, IG_N_ROW * IG_KV_STRIDE, float);
+IG_HOLDS(V, IG_N_ROW * IG_KV_STRIDE, float);
+IG_HOLDS(RL, IG_N_ROW * IG_RL_STRIDE, float);
+IG_HOLDS(TOPK, IG_N_ROW * IG_N_EXPERT_USED, int32_t[2]);
+IG_HOLDS(LN, IG_N_LOGIT_ROW * IG_N_EMBD, float);
+IG_HOLDS(LOGITS, (uint64_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE, float);
+IG_HOLDS(SAMPLE, IG_N_VOCAB, struct ig_candidate);
+#undef IG_HOLDS
+_Static_assert(IG_MEM_XQ_BYTES == 0 ||
+                   IG_MEM_XQ_BYTES == (uint64_t)IG_N_ROW * (IG_N_EMBD / 32) * sizeof(struct ig_xq),
+               "XQ");
+_Static_assert((uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
+                       2 * IG_GROUP * (IG_HEAD_DIM + 2) * sizeof(float) + IG_SPARE_BYTES <=
+                   IG_THREAD_BYTES,
+               "a thread's scratch holds struct ig_worker's arrays");
 
 struct ig_engine {
     unsigned char *mem; /* the arena, IG_MEM_BYTES */
@@ -67,7 +90,7 @@ struct ig_worker {
     float (*ya)[IG_PANEL_ROWS]; /* [IG_N_SLOT] results of one kernel call */
     float (*yb)[IG_PANEL_ROWS]; /* the same */
     float *attn;                /* 2 x [IG_GROUP][IG_HEAD_DIM + 2] */
-    float *spare;               /* 64 KiB */
+    float *spare;               /* IG_SPARE_BYTES */
 };
 
 #define IG_BUF(e, NAME, type) ((type *)(void *)((e)->mem + IG_MEM_##NAME##_OFF))

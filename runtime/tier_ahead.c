@@ -148,7 +148,8 @@ void ig_tier_ahead(struct ig_worker *w, int layer)
     float *norm = w->spare;
     struct ig_xq *blocks = (struct ig_xq *)(void *)(norm + IG_N_EMBD);
     int lo, hi;
-    _Static_assert(IG_N_EMBD * 4 + (IG_N_EMBD + 31) / 32 * 40 <= 64 << 10, "a row fits a spare");
+    _Static_assert(IG_N_EMBD * 4 + (IG_N_EMBD + 31) / 32 * 40 <= IG_SPARE_BYTES,
+                   "a row fits a spare");
 
     ig_team_share(&e->team, w->tid, IG_RL_STRIDE / 16, &lo, &hi);
     for (int i = 0; i < h->n_target; i++) {

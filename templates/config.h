@@ -119,6 +119,7 @@ enum {
 /* The arena (gen/plan_mem.lua). */
 #define IG_MEM_BYTES    $mem_bytes
 #define IG_THREAD_BYTES $thread_bytes
+#define IG_SPARE_BYTES  $spare_bytes
 //@ for _, r in ipairs(regions) do
 #define IG_MEM_${r.name}_OFF   ${r.pad}${r.off}
 #define IG_MEM_${r.name}_BYTES ${r.pad}${r.bytes}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write tests/data/quants.bin: blocks of every GGUF type and what they mean.
 
-Needs the public `gguf` package (pip install gguf), whose numpy code is the
-reference; the tests themselves need only the file.
+Needs the public `gguf` package, whose numpy code is the reference; the tests
+themselves need only the file.
 
   records:  char name[8]; u32 columns, block_bytes, quantised_bytes;
             u8 block[block_bytes]; f32 value[columns];        blocks -> values

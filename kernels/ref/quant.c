@@ -66,13 +66,6 @@ float ig_qscale(const struct ig_qfmt *f, uint16_t d)
     return ig_bits_f32(d < 2 ? 0x00200000u << d : (uint32_t)(d - 1) << 23);
 }
 
-uint16_t ig_qscale_bits(const struct ig_qfmt *f, float d)
-{
-    if (f->d_bytes == 2) return ig_fp16_from_f32(d);
-    const uint32_t e = ig_f32_bits(d) >> 23; /* powers of two only */
-    return (uint16_t)(e ? e + 1 : ig_f32_bits(d) >> 22 & 1);
-}
-
 /* -- codes: n bytes hold columns j in their low nibbles and j + n in the high ones */
 
 static void get_nibbles(uint8_t *q, const uint8_t *p, int half)

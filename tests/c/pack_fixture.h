@@ -59,7 +59,8 @@ static inline int fx_is(const char *fault, const struct fx_tensor *t)
 static inline void fx_add(struct fx_list *l, const struct fixture *x, struct fx_tensor t)
 {
     const struct ig_source *s = &ig_sources[t.role];
-    const char *pattern = !x->gguf ? s->hf[0] : s->gguf[x->per_expert && s->gguf[1] ? 1 : 0];
+    const char *pattern = !x->gguf ? s->hf[0].name
+                          : s->gguf[x->per_expert && s->gguf[1].name ? 1 : 0].name;
 
     fx_name(t.name, pattern, t.layer, t.expert);
     if (fx_is(x->drop, &t)) return;
@@ -148,7 +149,7 @@ static inline float fx_value(const struct fx_tensor *t, int expert, uint64_t row
 static inline uint64_t fx_row(const struct fixture *x, const struct fx_tensor *t, uint64_t r)
 {
     const uint64_t hd = IG_HEAD_DIM, head = r / hd, pair = r % hd / 2, half = r % 2;
-    if (!x->gguf || !ig_sources[t->role].rope_pairs) return r;
+    if (!x->gguf || !ig_sources[t->role].gguf[0].pair_period) return r;
     return head * hd + half * (hd / 2) + pair;
 }
 

@@ -214,7 +214,7 @@ static void want_refusal(const char *src, const char *out, enum ig_err err, cons
 
 static void name(char text[160], enum ig_role role, int gguf, int expert)
 {
-    fx_name(text, gguf ? ig_sources[role].gguf[0] : ig_sources[role].hf[0], 1, expert);
+    fx_name(text, (gguf ? ig_sources[role].gguf : ig_sources[role].hf)[0].name, 1, expert);
 }
 
 static void test_wrong_tensors(void **state)

@@ -95,8 +95,9 @@ enum {
 #define IG_HW_DISK_BW     UINT64_C(2000000000)
 
 /* The arena (gen/plan_mem.lua). */
-#define IG_MEM_BYTES    UINT64_C(69177344)
-#define IG_THREAD_BYTES UINT64_C(139264)
+#define IG_MEM_BYTES    UINT64_C(68915200)
+#define IG_THREAD_BYTES UINT64_C(106496)
+#define IG_SPARE_BYTES  UINT64_C(32768)
 #define IG_MEM_DATA_OFF       UINT64_C(0)
 #define IG_MEM_DATA_BYTES     UINT64_C(61669376)
 #define IG_MEM_KV_OFF         UINT64_C(61669376)
@@ -150,7 +151,7 @@ enum {
 #define IG_MEM_SAMPLE_OFF     UINT64_C(68030464)
 #define IG_MEM_SAMPLE_BYTES   UINT64_C(32768)
 #define IG_MEM_THREAD_OFF     UINT64_C(68063232)
-#define IG_MEM_THREAD_BYTES   UINT64_C(1114112)
+#define IG_MEM_THREAD_BYTES   UINT64_C(851968)
 
 /* The generator's arithmetic, checked once more by the compiler. */
 _Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");

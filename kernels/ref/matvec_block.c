@@ -1,4 +1,4 @@
-/* matvec_q.c -- the definition of panel times activations for block formats (rule 3).
+/* matvec_block.c -- the definition of panel times activations for block formats (rule 3).
  *
  * One text for all of them, by the numbers of quant.h.
  * Flags: -ffp-contract=off, no instruction set.
@@ -59,6 +59,8 @@ static void block_panel(enum ig_fmt fmt, float (*y)[PR], const void *panel, cons
     {                                                                                              \
         block_panel(fmt, y, panel, x, cols, n);                                                    \
     }
+DEFINE(q8_0, IG_Q8_0)
+DEFINE(q4_0, IG_Q4_0)
 DEFINE(q4_k, IG_Q4_K)
 DEFINE(q6_k, IG_Q6_K)
 DEFINE(q5_k, IG_Q5_K)
