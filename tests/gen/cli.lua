@@ -26,10 +26,7 @@ function T.test_old_lua_is_refused()
 end
 
 function T.test_usage()
-  local out, code = build("'" .. folder .. "/config.json' hw/box-8gb.lua")
-  eq(code, 1)
-  lu.assertStrContains(out, "config.json: file: want the folder that holds it")
-  out, code = build("")
+  local out, code = build("")
   eq(code, 2)
   lu.assertStrContains(out, "build.lua: MODEL HW: want two names, got 0\n\nusage: build.lua MODEL HW")
   out, code = build("--help")
@@ -60,6 +57,9 @@ function T.test_missing_inputs()
   out, code = build("'" .. folder .. "/none.gguf' hw/box-8gb.lua")
   eq(code, 1)
   lu.assertStrContains(out, "none.gguf: file: want a models/*.lua or hw/*.lua, a folder")
+  out, code = build("'" .. folder .. "/config.json' hw/box-8gb.lua")
+  eq(code, 1)
+  lu.assertStrContains(out, "config.json: file: want the folder that holds it")
 end
 
 function T.test_writes_only_what_changed()
