@@ -31,10 +31,10 @@ CFLAGS  = -std=c11 -D_GNU_SOURCE -O2 -g -fopenmp -ffp-contract=off -fno-math-err
 # A sanitized program cannot be static; everything else is one file that needs nothing beside it.
 LDFLAGS = -fopenmp $(if $(SAN),-fsanitize=$(SAN),-static) -Wl,--gc-sections
 # glibc warns of dlopen in the static libgomp (offload to devices, which is not used).
-LDLIBS  = -ljansson -lpcre2-8 -lm
+LDLIBS  = -ljansson -lpcre2-8 -luring -lm
 
 # Files that know the plan are compiled for each plan, the others once.
-PLAN_SRC   := $(shell grep -lE '\#include "(config|tables|state|cmd)\.h"' runtime/*.c)
+PLAN_SRC   := $(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*.c)
 COMMON_SRC := $(filter-out $(PLAN_SRC),$(wildcard runtime/*.c))
 KERN_SRC   := $(wildcard kernels/ref/*.c kernels/cpu/*.c)
 COMMON     := out/common$(FLAVOR)

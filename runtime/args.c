@@ -25,10 +25,11 @@ struct arg {
 };
 
 enum {
-    LOADS = IG_CMD_RUN | IG_CMD_CHAT | IG_CMD_EVAL | IG_CMD_BENCH | IG_CMD_INFO,
+    LOADS = IG_CMD_RUN | IG_CMD_CHAT | IG_CMD_EVAL | IG_CMD_BENCH | IG_CMD_INFO |
+            IG_CMD_TRACE,
     READS = LOADS | IG_CMD_TOKENIZE | IG_CMD_DETOKENIZE,
     TALKS = IG_CMD_RUN | IG_CMD_CHAT,
-    WORKS = TALKS | IG_CMD_EVAL | IG_CMD_BENCH
+    WORKS = TALKS | IG_CMD_EVAL | IG_CMD_BENCH | IG_CMD_TRACE
 };
 
 #define AT(field) offsetof(struct ig_opts, field)
@@ -40,6 +41,10 @@ static const struct arg table[] = {
       "the prompt; in chat: answer this one message and leave" },
     { "-f", "--file", IG_CMD_RUN, TEXT, AT(file), 0, 0, NULL, "FILE",
       "read the prompt from FILE, - is standard input; one newline at its end is dropped" },
+    { "-f", "--file", IG_CMD_TRACE, TEXT, AT(file), 0, 0, NULL, "FILE",
+      "the text to run; - is standard input" },
+    { "-o", "--output", IG_CMD_TRACE, TEXT, AT(out), 0, 0, NULL, "FILE",
+      "write the trace to FILE (default: standard output)" },
     { "-f", "--file", IG_CMD_EVAL, TEXT, AT(file), 0, 0, NULL, "FILE",
       "the text to measure; - is standard input" },
     { "--system", "-sys", IG_CMD_CHAT, TEXT, AT(system), 0, 0, NULL, "TEXT",
@@ -88,6 +93,11 @@ static const struct arg table[] = {
     { "-s", "--seed", IG_CMD_BENCH, U64, AT(seed), 0, 0, "1", "N",
       "seed of the random token ids" },
 
+    { "--route", NULL, IG_CMD_BENCH, TEXT, AT(route), 0, 0, NULL, "FILE",
+      "decode with the expert choices recorded in this trace in place of the routers'" },
+    { "--stats", "-v", WORKS, SWITCH, AT(stats), 0, 0, NULL, NULL,
+      "show the expert cache's counters at the end, layer by layer" },
+
     { "-o", "--output", IG_CMD_PACK, TEXT, AT(out), 0, 0, NULL, "FILE",
       "write the weights file FILE" },
     { "--embed", NULL, IG_CMD_PACK, TEXT, AT(embed), 0, 0, NULL, "FILE",
@@ -100,6 +110,8 @@ static const struct arg table[] = {
       ".ingot beside it)" },
     { "-c", "--ctx-size", TALKS | IG_CMD_BENCH | IG_CMD_INFO, INT, AT(n_ctx), 1, IG_N_CTX, NULL, "N",
       "positions in use (default: the plan's)" },
+    { "-c", "--ctx-size", IG_CMD_TRACE, INT, AT(n_ctx), 1, IG_N_CTX, NULL, "N",
+      "tokens in a window, which starts from nothing (default: the plan's context)" },
     { "-c", "--ctx-size", IG_CMD_EVAL, INT, AT(n_ctx), 2, IG_N_CTX, NULL, "N",
       "tokens in a window (default: 512, or the plan's context if that is less)" },
     { "-t", "--threads", LOADS, INT, AT(threads), 1, IG_N_THREAD_MAX, NULL, "N",

@@ -18,7 +18,8 @@ enum ig_cmd {
     IG_CMD_TOKENIZE = 32,
     IG_CMD_DETOKENIZE = 64,
     IG_CMD_PLAN = 128,
-    IG_CMD_INFO = 256
+    IG_CMD_INFO = 256,
+    IG_CMD_TRACE = 512
 };
 
 enum ig_format { IG_TEXT, IG_JSON, IG_CSV };
@@ -53,6 +54,8 @@ struct ig_opts {
     int greedy; /* -1: not given */
 
     int bench_prompt, bench_gen, repetitions;
+    const char *route;
+    int stats;
     int no_load;
 };
 

@@ -33,6 +33,8 @@ static const struct command {
       IG_CMD_EVAL, 1, ig_cmd_eval },
     { "bench", "", "speed of prefill and decode beside what the machine allows", IG_CMD_BENCH, 1,
       ig_cmd_bench },
+    { "trace", "-f FILE [-o FILE]", "record which experts a text goes through", IG_CMD_TRACE, 1,
+      ig_cmd_trace },
     { "tokenize", "[TEXT | < FILE]", "text to token ids", IG_CMD_TOKENIZE, 0, ig_cmd_tokenize },
     { "detokenize", "[IDS | < FILE]", "token ids to text", IG_CMD_DETOKENIZE, 0,
       ig_cmd_detokenize },
