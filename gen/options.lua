@@ -48,7 +48,7 @@ function M.parse(pairs_given, problems)
     elseif stated[key] ~= nil then
       problems[#problems + 1] = schema.problem("--set", key, "one value", "two")
     else
-      stated[key] = math.tointeger(tonumber(value)) or value
+      stated[key] = math.tointeger(tonumber(value)) or (key:find("^quant") and value:lower() or value)
       if key == "experts_ram" then stated[key] = tonumber(value) or value end
       if key == "id" or key == "trace" then stated[key] = value end
     end

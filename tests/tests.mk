@@ -4,7 +4,6 @@
 
 T         := out/tests$(FLAVOR)
 SHARED    := $(or $(INGOT_SHARED),../shared)
-comma     := ,
 # The profile whose kernels this CPU can run.
 TEST_HW   := $(shell if grep -qw avx512_vnni /proc/cpuinfo; then echo hw/avx512-server.lua; \
                elif grep -qw avx2 /proc/cpuinfo; then echo hw/avx2-desktop.lua; else echo hw/TEMPLATE.lua; fi)
@@ -82,16 +81,17 @@ engines: $(ENGINES:%=engine-%)
 engine-%:
 	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(TEST_HW) --out out/test --set id=t-$* \
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
-	@$(MAKE) --no-print-directory ID=test/t-$* build
+	@$(PARALLEL) ID=test/t-$* build >/dev/null
 
 SUB := $(MAKE) --no-print-directory
 test: setup
-	@$(SUB) engines units
-	@$(SUB) ID=test/t-demo plan-units
-	@$(SUB) ID=test/t-tier tier-units
-	@$(SUB) SAN=address,undefined units fuzzers
-	@$(SUB) SAN=address,undefined ID=test/t-demo build plan-units
-	@$(SUB) SAN=address,undefined ID=test/t-tier tier-units
+	@$(PARALLEL) units
+	@$(SUB) engines
+	@$(PARALLEL) ID=test/t-demo plan-units
+	@$(PARALLEL) ID=test/t-tier tier-units
+	@$(PARALLEL) SAN=address,undefined units fuzzers
+	@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
+	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
 	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
 	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
