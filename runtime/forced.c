@@ -43,10 +43,10 @@ static void predicted(struct ig_forced *r)
         uint32_t i = 0;
         while (i + 1 < r->t.n_dist && r->t.dist[i] < d) i++;
         for (uint32_t l = 0; l < IG_N_LAYER; l++)
-            for (uint32_t k = 0; k < IG_N_EXPERT_USED; k++) {
-                const uint16_t x =
-                    r->t.predicted[i * cells + trace_at(&r->t, r->row, l % r->t.n_layer) + k];
-                r->predicted[(d * IG_N_LAYER + l) * IG_N_EXPERT_USED + k] =
+            for (int k = 0; k < IG_N_EXPERT_USED; k++) {
+                const uint16_t x = r->t.predicted[i * cells + trace_at(&r->t, r->row, l % r->t.n_layer) +
+                                                  (size_t)k];
+                r->predicted[(d * IG_N_LAYER + l) * IG_N_EXPERT_USED + (uint32_t)k] =
                     x == IG_NO_EXPERT ? -1 : x;
             }
     }
@@ -56,11 +56,11 @@ void ig_forced_next(struct ig_forced *r, struct ig_engine *e)
 {
     for (uint32_t l = 0; l < IG_N_LAYER; l++) {
         const size_t from = trace_at(&r->t, r->row, l % r->t.n_layer);
-        for (uint32_t k = 0; k < IG_N_EXPERT_USED; k++) {
-            const uint16_t x = r->t.expert[from + k];
+        for (int k = 0; k < IG_N_EXPERT_USED; k++) {
+            const uint16_t x = r->t.expert[from + (size_t)k];
             /* A row that did not route there: any experts do, but the same ones each time. */
-            r->expert[l * IG_N_EXPERT_USED + k] = x == IG_NO_EXPERT ? (int32_t)k : x;
-            r->weight[l * IG_N_EXPERT_USED + k] = r->t.weight[from + k];
+            r->expert[l * IG_N_EXPERT_USED + (uint32_t)k] = x == IG_NO_EXPERT ? k : x;
+            r->weight[l * IG_N_EXPERT_USED + (uint32_t)k] = r->t.weight[from + (size_t)k];
         }
     }
     if (r->predicted) predicted(r);
