@@ -39,6 +39,9 @@ static void start_team(struct ig_engine *e, int want)
     if (got < n) downgrade(e, "threads: asked for %d, OpenMP gave %d", n, got);
     if (want > IG_N_THREAD_MAX)
         downgrade(e, "threads: asked for %d, the plan has room for %d", want, IG_N_THREAD_MAX);
+    if (want <= 0 && cpus < IG_N_THREAD_MAX)
+        downgrade(e, "threads: planned for %d, the machine has %d usable CPU%s", IG_N_THREAD_MAX,
+                  cpus, cpus == 1 ? "" : "s");
     if (n > cpus) downgrade(e, "threads: %d on %d usable CPUs", n, cpus);
     e->team.n = got;
 }

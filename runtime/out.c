@@ -79,3 +79,11 @@ void ig_note(const char *fmt, ...)
         if (w > 0) at += (size_t)w;
     }
 }
+
+void ig_note_written(const char *path, const char *more)
+{
+    struct stat st;
+    if (stat(path, &st) == 0)
+        ig_note("%s: written, %.*f MB%s", path, st.st_size < 100000 ? 3 : 1,
+                (double)st.st_size / 1e6, more);
+}
