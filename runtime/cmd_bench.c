@@ -197,12 +197,13 @@ static void print_text(const struct bench *b)
 {
     ig_outf("model %s, machine %s, plan %s, kernels %s\n", IG_MODEL_ID, IG_HW_ID, IG_PLAN_HASH,
             ig_kern.name);
-    ig_outf("%d threads, context %d, batches of %d, %d repetitions\n", ig_threads(b->e),
-            ig_n_ctx(b->e), gen->n_batch, b->done);
+    ig_outf("%d thread%s, context %d, batches of %d, %d repetition%s\n", ig_threads(b->e),
+            IG_S(ig_threads(b->e)), ig_n_ctx(b->e), gen->n_batch, b->done, IG_S(b->done));
     ig_outf("memory read %.1f GB/s now, %.1f GB/s in the plan\n\n", b->bandwidth / 1e9,
             (double)IG_HW_MEM_BW / 1e9);
     ig_outf("%-8s %7s  %27s  %9s  %9s  %8s  %8s  %8s\n", "test", "tokens",
             "ms a token min/median/max", "tokens/s", "bound", "MB/token", "GB/s", "of bound");
+    int above = 0; /* a test above its bound */
     for (int k = 0; k < N_TEST; k++) {
         const struct test *t = &b->test[k];
         if (t->tokens == 0) continue;
@@ -210,13 +211,20 @@ static void print_text(const struct bench *b)
         ig_outf("%-8s %7d  %8.3f %8.3f %8.3f   %9.2f  %9.2f  %8.2f  %8.2f  %6.1f %%\n", t->name,
                 t->tokens, r.min, r.median, r.max, r.rate, r.bound_rate, t->bytes / 1e6, r.gbs,
                 100 * r.rate / r.bound_rate);
+        above = above || r.rate > r.bound_rate;
     }
+    if (above)
+        ig_outf("\nmore than 100 %% of the bound: the weights read fit the last-level cache, so "
+                "memory is not\nthe bound\n");
     if (b->o->route)
         ig_outf("\ndecode took its experts from %s: %u rows of %u layers\n", b->o->route,
                 b->route.t.n_row, b->route.t.n_layer);
     print_experts(b);
-    ig_outf("\npeak memory %.1f MB, plan %.1f MB (%+.1f %%)\n", (double)b->peak / 1e6,
-            (double)IG_MEM_BYTES / 1e6, 100 * ((double)b->peak / (double)IG_MEM_BYTES - 1));
+    const double beside = (double)b->peak - (double)IG_MEM_BYTES;
+    ig_outf("\npeak memory %.1f MB: the plan's arena %.1f MB", (double)b->peak / 1e6,
+            (double)IG_MEM_BYTES / 1e6);
+    if (beside > 0) ig_outf(", beside it %.1f MB (program, file buffers, threads)", beside / 1e6);
+    ig_outf("\n");
 }
 
 static void print_json(const struct bench *b)

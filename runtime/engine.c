@@ -37,6 +37,9 @@ static void start_team(struct ig_engine *e, int want)
     if (got < n) ig_downgrade_add(e, "threads: asked for %d, OpenMP gave %d", n, got);
     if (want > IG_N_THREAD_MAX)
         ig_downgrade_add(e, "threads: asked for %d, the plan has room for %d", want, IG_N_THREAD_MAX);
+    if (want <= 0 && cpus < IG_N_THREAD_MAX)
+        ig_downgrade_add(e, "threads: planned for %d, the machine has %d usable CPU%s", IG_N_THREAD_MAX,
+                  cpus, cpus == 1 ? "" : "s");
     if (n > cpus) ig_downgrade_add(e, "threads: %d on %d usable CPUs", n, cpus);
     e->team.n = got;
 }
