@@ -198,7 +198,8 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(gguf_byte_level),
-        cmocka_unit_test(gguf_sentencepiece), cmocka_unit_test(gguf_without_space_prefix),
+        cmocka_unit_test(gguf_sentencepiece),
+        cmocka_unit_test(gguf_without_space_prefix),
         cmocka_unit_test(lying_gguf),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
