@@ -90,7 +90,7 @@ $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/l
 $(TOOLS)/bench-kernels: bench/kernels.c $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
-$(TOOLS)/render: tools/render.c $(COMMON)/libcommon.a
+$(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 replay: $(TOOLS)/replay

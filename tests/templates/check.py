@@ -2,8 +2,8 @@
 """Chat templates rendered by this engine and by Jinja2: every text must be the same.
 
     make render
-    check_templates.py FILE.jinja ...      published templates, one a file
-    check_templates.py MODEL.gguf ...      the template inside (needs the gguf package)
+    check.py FILE.jinja ...      published templates, one a file
+    check.py MODEL.gguf ...      the template inside (needs the gguf package)
 
 Conversations with system, user, assistant, tool turns, empty, missing and null contents, content
 in parts, with and without tools.  Where Jinja2 raises an error, this engine must, too.
@@ -22,7 +22,7 @@ import jinja2
 from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-RENDER = Path(__file__).parent.parent / "out/tools/render"
+RENDER = Path(__file__).parent.parent.parent / "out/tools/render"
 
 TOOLS = [
     {

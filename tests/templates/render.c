@@ -1,4 +1,4 @@
-/* render.c -- a chat template over conversations, for tools/check_templates.py.
+/* render.c -- a chat template over conversations, for tests/templates/check.py.
  *
  * Standard input: JSON objects, one a line: template, messages, tools (or null),
  * extra, add_generation_prompt.  For each a line: {"text": ...} or {"error": ...}.
