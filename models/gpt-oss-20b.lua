@@ -16,5 +16,5 @@ model {
   rope_theta = 150000,
   window = 128,
   rope = { type = "yarn", factor = 32, orig_ctx = 4096, truncate = false },
-  weights = { expert = "q4_0", attn = "q8_0", embed = "q8_0", output = "q8_0" },
+  weights = { expert = "mxfp4", attn = "q8_0", embed = "q8_0", output = "q8_0" },
 }

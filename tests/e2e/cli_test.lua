@@ -126,6 +126,17 @@ function TestWeights:testBesideTheProgram()
   lu.assertStrMatches(out, "[%d,]+\n")
 end
 
+--- Random weights with a real tokenizer.
+function TestWeights:testOtherTokenizer()
+  local path = tmp("words.ingot")
+  local _, err, code = ingot(("pack --synth 1 --tokenizer %s -o %s"):format(SRC, path))
+  assert_code(0, code, err)
+  local text = "'Once upon a time, 3 < 4'"
+  lu.assertEquals((ingot("tokenize -m " .. path .. " " .. text)), (ingot("tokenize %m " .. text)))
+  refuses(1, "pack --synth 1 --tokenizer tests -o " .. tmp("none"), "tests: want a tokenizer, got none")
+  refuses(1, "pack --synth 1 --tokenizer /nonexistent -o " .. tmp("none"), "/nonexistent: cannot open")
+end
+
 function TestWeights:testEmbedded()
   local one = tmp("one")
   local _, err, code = ingot(("pack %s --embed %s"):format(SRC, one))
