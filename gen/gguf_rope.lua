@@ -16,16 +16,23 @@ local MOST = 512 -- pairs of the widest head
 
 -- A tensor's numbers, or nil (where it is there, after a problem).
 local function numbers_of(found, name, file, problems)
-  local t = found.by_name[name]
-  if not t then return nil end
-  local n = t.dims[1]
-  if types.tensor[t.kind].name ~= "F32" or #t.dims ~= 1 or n < 1 or n > MOST then
+  local t, list = found.by_name[name], {}
+  if not t or not t.bytes then return nil end -- an info that lies has been reported
+  local kind, n = types.tensor[t.kind].name, t.dims[1] or 0
+  if kind ~= "F32" or #t.dims ~= 1 or n < 1 or n > MOST then
     problems[#problems + 1] = schema.problem(file, name, ("1 to %d numbers of type F32"):format(MOST),
-      ("%s of %d dimensions"):format(types.tensor[t.kind].name, #t.dims))
+      ("%s of %d dimensions"):format(kind, #t.dims))
     return nil
   end
-  local text, list = t.read(4 * n, t.at), {}
-  for i = 1, n do list[i] = string.unpack("<f", text, 4 * i - 3) end
+  local text = t.read(4 * n, t.at)
+  for i = 1, n do
+    local x = #text == 4 * n and string.unpack("<f", text, 4 * i - 3) or 0.0
+    if not (x > 0 and x < math.huge) then
+      problems[#problems + 1] = schema.problem(file, name, "positive numbers", ("%g (number %d)"):format(x, i - 1))
+      return nil
+    end
+    list[i] = x
+  end
   return list
 end
 

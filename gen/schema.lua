@@ -1,6 +1,6 @@
 -- gen/schema.lua -- a stated table + a field list -> a checked table, or ALL its problems.
 --
--- A field is { name, kind, ... }: kind is "integer", "number", "numbers" (a list),
+-- A field is { name, kind, ... }: kind is "integer", "number", "numbers" (a list of positive ones),
 -- "boolean", "string", "choice" or "table".  min/max bound numbers, `choices` lists what a
 -- choice may be, `fields` describes a nested table, `pattern`/`want` a string;
 -- a field without `default` or `optional` must be there.  Unknown fields are
@@ -26,7 +26,7 @@ end
 
 local function wanted(f)
   if f.want then return f.want end
-  if f.kind == "numbers" then return "a list of numbers" end
+  if f.kind == "numbers" then return "a list of positive numbers" end
   if f.kind == "choice" then return table.concat(f.choices, " or ") end
   local article = f.kind == "integer" and "an " or "a "
   if f.min and f.max then
@@ -55,7 +55,7 @@ local CHECK = {
   numbers = function(_, v)
     if type(v) ~= "table" then return nil end
     for _, x in ipairs(v) do
-      if type(x) ~= "number" or x ~= x then return nil end
+      if type(x) ~= "number" or not (x > 0 and x < math.huge) then return nil end
     end
     return v
   end,

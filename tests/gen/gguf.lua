@@ -154,11 +154,24 @@ function T.test_rope_divisors()
   eq(problem, "")
   eq({ m.rope.type, m.rope.short_factor }, { "factors", numbers })
   tensor(f, "rope_freqs.weight").dims = { 7 }
-  eq(why(f), "m.gguf: rope_factors.short_factor: want 8 numbers, one a rotated pair, got 7")
+  text = encode(f)
+  text = text:sub(1, -33) .. string.pack("<ffffffff", table.unpack(numbers))
+  eq(select(2, describe(text)), "m.gguf: rope_factors.short_factor: want 8 numbers, one a rotated pair, got 7")
   tensor(f, "rope_freqs.weight").dims = { 8, 2 }
   eq(why(f), "m.gguf: rope_freqs.weight: want 1 to 512 numbers of type F32, got F32 of 2 dimensions")
   tensor(f, "rope_freqs.weight").dims, tensor(f, "rope_freqs.weight").kind = { 8 }, 1
   eq(why(f), "m.gguf: rope_freqs.weight: want 1 to 512 numbers of type F32, got F16 of 1 dimensions")
+  tensor(f, "rope_freqs.weight").kind = 0
+  eq(why(f), "m.gguf: rope_freqs.weight: want positive numbers, got 0 (number 0)")
+  text = encode(f)
+  text = text:sub(1, -33) .. string.pack("<ffffffff", 1, 0 / 0, 1, 1, 1, 1, 1, 1)
+  lu.assertStrContains(select(2, describe(text)), "rope_freqs.weight: want positive numbers, got ")
+  tensor(f, "rope_freqs.weight").offset = 1 << 40
+  lu.assertStrContains(why(f), "rope_freqs.weight: offset: want ")
+  tensor(f, "rope_freqs.weight").offset, tensor(f, "rope_freqs.weight").dims = nil, {}
+  lu.assertStrContains(why(f), "rope_freqs.weight: want 1 to 512 numbers of type F32, got F32 of 0 dimensions")
+  tensor(f, "rope_freqs.weight").dims, tensor(f, "rope_freqs.weight").kind = { 8 }, 77
+  lu.assertStrContains(why(f), "rope_freqs.weight: type: want a known tensor type, got id 77")
   f = mixtral() -- whose models have none
   f.tensors[#f.tensors + 1] = { name = "rope_freqs.weight", kind = 0, dims = { 8 } }
   eq(why(f), "m.gguf: rope_freqs.weight: want only tensors of the mixtral family, got this one")
