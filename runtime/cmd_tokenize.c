@@ -70,8 +70,8 @@ enum ig_err ig_cmd_detokenize(const struct ig_opts *o, struct ig_why *why)
     enum ig_err err = ig_session_tokenizer(&s, o, why);
     if (err != IG_OK) return err;
     err = read_ids(o, &given, why);
-    if (err == IG_OK)
-        err = ig_input_ids(o->n_operand ? "IDS" : "standard input", given, IG_N_VOCAB, &ids, &n, why);
+    const char *from = o->n_operand ? "IDS" : "standard input";
+    if (err == IG_OK) err = ig_input_ids(from, given, IG_N_VOCAB, &ids, &n, why);
     if (err == IG_OK) err = ig_tok_decode(s.tok, ids, n, o->special, &text, &bytes, why);
     if (err == IG_OK) {
         ig_out(text, bytes);

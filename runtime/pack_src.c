@@ -193,8 +193,9 @@ enum ig_err ig_pack_find(struct ig_pack_src *s, struct ig_pack_item *it, struct 
         it->name = &names[i];
     }
     if (!it->t)
-        return ig_fail(why, IG_BAD_FILE, "%s: %s: want this tensor (plan of %s), got none" OTHER_MODEL,
-                       s->path, first, IG_MODEL_ID, s->path);
+        return ig_fail(why, IG_BAD_FILE,
+                       "%s: %s: want this tensor (plan of %s), got none" OTHER_MODEL, s->path,
+                       first, IG_MODEL_ID, s->path);
     s->used[it->t - s->g.ckpt.tensor] = 1;
     const int sliced = it->expert >= 0 && !strstr(it->name->name, "%E");
     it->row0 = sliced ? rows_of(it) * (uint64_t)it->expert : 0;

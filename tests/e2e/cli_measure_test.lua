@@ -194,7 +194,15 @@ function TestInfo:testOtherLayoutNamesBoth()
   out, err, code = L.run(("%s run -p x -m %s"):format(other, weights))
   lu.assertEquals(out, "")
   assert_code(3, code, err)
+  local path = tmp("other.ingot")
+  _, err, code = L.run(("%s pack %s -o %s"):format(other, C.src, path))
+  assert_code(3, code, err)
+  lu.assertStrContains(err, ("; this binary is for mixtral; make MODEL=%s builds one for it"):format(
+    C.src))
+  _, err = L.run(("%s info -m %s"):format(other, weights))
   local sides = "packed for another model; .-\n  this binary: %x+, .-\n  the file: +%x+, .-\n"
+  lu.assertStrMatches(err, ".*" .. sides .. ".*")
+  _, err = L.run(("%s run -p x -m %s"):format(other, weights))
   lu.assertStrMatches(err, ".*" .. sides .. ".*")
 end
 
