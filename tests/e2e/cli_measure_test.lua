@@ -48,6 +48,9 @@ function TestTokens:testListsOfIds()
   lu.assertEquals((ingot("detokenize %m " .. L.quote(hello))), "Hello")
   refuses(2, "detokenize %m 5 99999 6", 'want token ids from 0 to 4095, got "99999"\n')
   refuses(2, "detokenize %m 5 7x 6", 'got "7x"\n')
+  local nul = L.tmp() .. "/nul"
+  L.write(nul, "5,6\0 7")
+  refuses(2, "detokenize %m <" .. nul, "got a NUL byte")
   refuses(2, [[detokenize %m '{"ids": [5, 6]']], "got ")
 end
 
