@@ -213,6 +213,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_q.weight", .pair_period = 32, .pair_from = 0 },
+            { .name = "blk.%L.attn_qkv.weight", .group = 384, .from = 0, .count = 256, .step = 1, .pair_period = 32, .pair_from = 0 },
         },
     },
     [IG_ROLE_ATTN_Q_BIAS] = {
@@ -221,6 +222,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_q.bias" },
+            { .name = "blk.%L.attn_qkv.bias", .group = 384, .from = 0, .count = 256, .step = 1 },
         },
     },
     [IG_ROLE_ATTN_K] = {
@@ -229,6 +231,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_k.weight", .pair_period = 32, .pair_from = 0 },
+            { .name = "blk.%L.attn_qkv.weight", .group = 384, .from = 256, .count = 64, .step = 1, .pair_period = 32, .pair_from = 0 },
         },
     },
     [IG_ROLE_ATTN_K_BIAS] = {
@@ -237,6 +240,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_k.bias" },
+            { .name = "blk.%L.attn_qkv.bias", .group = 384, .from = 256, .count = 64, .step = 1 },
         },
     },
     [IG_ROLE_ATTN_V] = {
@@ -245,6 +249,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_v.weight" },
+            { .name = "blk.%L.attn_qkv.weight", .group = 384, .from = 320, .count = 64, .step = 1 },
         },
     },
     [IG_ROLE_ATTN_V_BIAS] = {
@@ -253,6 +258,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_v.bias" },
+            { .name = "blk.%L.attn_qkv.bias", .group = 384, .from = 320, .count = 64, .step = 1 },
         },
     },
     [IG_ROLE_ATTN_O] = {
@@ -334,6 +340,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.ffn_gate_exps.weight" },
+            { .name = "blk.%L.ffn_gate_up_exps.weight", .group = 640, .from = 0, .count = 320, .step = 1 },
             { .name = "blk.%L.ffn_gate.%E.weight" },
         },
     },
@@ -344,6 +351,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.ffn_up_exps.weight" },
+            { .name = "blk.%L.ffn_gate_up_exps.weight", .group = 640, .from = 320, .count = 320, .step = 1 },
             { .name = "blk.%L.ffn_up.%E.weight" },
         },
     },
