@@ -487,7 +487,9 @@ static void test_no_tokenizer(void **state)
     (void)state;
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        struct bytes b = header(3, 0, 1);
+        struct bytes b = { 0 };
+        put_text(&b, "GGUF");
+        put_u32(&b, 3), put_u64(&b, 0), put_u64(&b, 1);
         put_str(&b, "tokenizer.ggml.model");
         put_u32(&b, IG_GGUF_STRING);
         put_str(&b, words[i]);
