@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct ig_gen *gen;
 
@@ -214,8 +215,10 @@ static void print_text(const struct bench *b)
         above = above || r.rate > r.bound_rate;
     }
     if (above)
-        ig_outf("\nmore than 100 %% of the bound: the weights read fit the last-level cache, so "
-                "memory is not\nthe bound\n");
+        ig_outf("\nmore than 100 %% of the bound: %s\n",
+                sysconf(_SC_LEVEL3_CACHE_SIZE) >= (long)IG_TOKEN_BYTES
+                    ? "the weights read fit the last-level cache; memory is not the bound"
+                    : "the machine was busy while its memory was measured");
     if (b->o->route)
         ig_outf("\ndecode took its experts from %s: %u rows of %u layers\n", b->o->route,
                 b->route.t.n_row, b->route.t.n_layer);
@@ -223,7 +226,7 @@ static void print_text(const struct bench *b)
     const double beside = (double)b->peak - (double)IG_MEM_BYTES;
     ig_outf("\npeak memory %.1f MB: the plan's arena %.1f MB", (double)b->peak / 1e6,
             (double)IG_MEM_BYTES / 1e6);
-    if (beside > 0) ig_outf(", beside it %.1f MB (program, file buffers, threads)", beside / 1e6);
+    if (beside > 0) ig_outf(", beside it %.1f MB (program, buffers, threads)", beside / 1e6);
     ig_outf("\n");
 }
 

@@ -139,7 +139,8 @@ static void print_text(const char *key, const json_t *v, int depth)
         ig_outf(" %s\n", json_is_true(v) ? "yes" : "no");
     } else if (json_is_object(v)) {
         ig_outf("\n");
-        json_object_foreach((json_t *)(uintptr_t)v, key, v) print_text(key, v, depth + 2);
+        json_t *part;
+        json_object_foreach((json_t *)(uintptr_t)v, key, part) print_text(key, part, depth + 2);
     } else {
         ig_outf(json_array_size(v) ? "\n" : " none\n");
         print_list(v, depth + 2);

@@ -95,9 +95,8 @@ void ig_gen_report_turn(const struct ig_gen *g, enum ig_gen_end end)
 {
     const struct ig_gen_stats *s = &g->stats;
     char reused[48] = "";
-    if (s->n_reused > 0) snprintf(reused, sizeof reused, ", %d still known", s->n_reused);
-    ig_note("prompt: %d token%s%s; decode: %d token%s, %.1f/s; %d of %d positions%s%s", s->n_prompt,
-            IG_S(s->n_prompt), reused, s->n_made, IG_S(s->n_made),
-            per_second(s->n_step, s->decode_s), g->n_past, g->n_ctx,
+    if (s->n_reused > 0) snprintf(reused, sizeof reused, " after %d known", s->n_reused);
+    ig_note("prompt: %d%s; decode: %d token%s, %.1f/s; %d of %d positions%s%s", s->n_prompt, reused,
+            s->n_made, IG_S(s->n_made), per_second(s->n_step, s->decode_s), g->n_past, g->n_ctx,
             end == IG_GEN_END ? "" : "; ended: ", end == IG_GEN_END ? "" : ends[end]);
 }
