@@ -547,6 +547,10 @@ static void test_tokenizer_lies(void **state)
     want_tokenizer(&b, "tokenizer.ggml.add_bos_token: want bool, got uint32");
 
     b = tokenizer_file(3);
+    kv_u32(&b, "tokenizer.ggml.add_space_prefix", IG_GGUF_U32, 1);
+    want_tokenizer(&b, "tokenizer.ggml.add_space_prefix: want bool, got uint32");
+
+    b = tokenizer_file(3);
     put_str(&b, "tokenizer.chat_template");
     put_u32(&b, IG_GGUF_STRING);
     put_u64(&b, 3);

@@ -447,6 +447,8 @@ function T.test_vocabulary()
   eq(with("eos_token_id", 5, string.pack("<i4", -2)),
     "m.gguf: tokenizer.ggml.eos_token_id: want a token id below 40, got -2")
   eq(with("eos_token_id", 8, str("1")), "m.gguf: tokenizer.ggml.eos_token_id: want u32, got string")
+  eq(with("add_space_prefix", 7, "\0"), "")
+  eq(with("add_space_prefix", 4, u32(0)), "m.gguf: tokenizer.ggml.add_space_prefix: want bool, got u32")
   eq(with("scores", 9, u32(6) .. u64(1) .. u32(0)),
     "m.gguf: tokenizer.ggml.scores: want 40 elements (one a token), got 1")
   eq(with("token_type", 9, u32(6) .. u64(40) .. (u32(1)):rep(40)),
