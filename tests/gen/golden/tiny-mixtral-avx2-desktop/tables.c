@@ -416,6 +416,6 @@ const char ig_plan_text[] =
     "a token    reads 10.9 MiB: 4.3 MiB resident + 6.6 MiB of experts\n"
     "predicted  3337 tokens/s at most, bound by memory at 38.0 GB/s\n"
     "\n"
-    "layout     5295974d4e1b2cfc  mixtral, 7 layers of 16 experts, 256 wide, expert width 320, vocabulary 4096; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes\n"
+    "layout     1852369132f80703  mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts c8313681; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes\n"
     "plan       0123456789abcdef\n"
     ;
