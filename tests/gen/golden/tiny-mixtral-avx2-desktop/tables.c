@@ -359,6 +359,21 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
     },
 };
 
+const char ig_gguf_arch[] = "llama";
+const int ig_n_facts = 10;
+const struct ig_fact ig_facts[10] = {
+    { .hf = { "num_hidden_layers" }, .gguf = { "llama.block_count" }, .less = "llama.nextn_predict_layers", .value = 7.0f },
+    { .hf = { "hidden_size" }, .gguf = { "llama.embedding_length" }, .value = 256.0f },
+    { .hf = { "num_attention_heads" }, .gguf = { "llama.attention.head_count" }, .value = 8.0f },
+    { .hf = { "num_key_value_heads" }, .gguf = { "llama.attention.head_count_kv" }, .value = 2.0f },
+    { .hf = { "head_dim" }, .gguf = { "llama.attention.key_length" }, .value = 32.0f },
+    { .hf = { "num_local_experts" }, .gguf = { "llama.expert_count" }, .value = 16.0f },
+    { .hf = { "num_experts_per_tok" }, .gguf = { "llama.expert_used_count" }, .value = 2.0f },
+    { .hf = { "rms_norm_eps" }, .gguf = { "llama.attention.layer_norm_rms_epsilon" }, .value = 1e-05f },
+    { .hf = { "rope_theta", "rope_parameters.rope_theta" }, .gguf = { "llama.rope.freq_base" }, .value = 1e+04f },
+    { .hf = { "sliding_window" }, .gguf = { "llama.attention.sliding_window" }, .value = 0.0f },
+};
+
 const int ig_n_regions = 18;
 const struct ig_region ig_regions[18] = {
     { .name = "data", .off = IG_MEM_DATA_OFF, .bytes = IG_MEM_DATA_BYTES },
