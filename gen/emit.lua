@@ -200,7 +200,7 @@ function M.view(plan, plan_hash)
     thread_bytes = c.u64(mem.thread_bytes), spare_bytes = c.u64(mem.spare_bytes), mem_bw = c.u64(plan.hw.mem_bw),
     layout_hash = c.hex64(layout.hash), layout_text = c.str(layout.text),
     model_id = c.str(plan.model_id), hw_id = c.str(plan.hw_id), plan_hash_str = c.str(plan_hash),
-    kernels = plan.kernels, kernel_isas = table.concat(plan.kernels.builds, " "),
+    kernels = plan.kernels,
     regions = regions(mem.regions), used = regions(used), n_region = #used,
     neighbours = neighbours(used),
     layers = layer_rows(plan), sources = source_rows(plan), facts = facts, n_fact = #facts,
