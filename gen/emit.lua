@@ -190,7 +190,7 @@ function M.view(plan, plan_hash)
   local m, layout, mem, size = plan.model, plan.layout, plan.mem, plan.size
   local used, facts = in_use(mem.regions), fact_rows(plan)
   return {
-    model_file = plan.model_file, hw_file = plan.hw_file, plan_hash = plan_hash,
+    model_file = c.remark(plan.model_file), hw_file = c.remark(plan.hw_file), plan_hash = plan_hash,
     m = m, size = size, mem = mem,
     kv_enum = quant.by_name[size.kv].enum, kv_id = quant.by_name[size.kv].id,
     kv_bytes = size.kv == "f32" and 4 or 2,
