@@ -124,6 +124,12 @@ function T.test_names_of_files_are_only_names()
   end
 end
 
+function T.test_out_must_be_a_folder()
+  local out, code = lib.run(BUILD .. "models/tiny-mixtral.lua hw/box-8gb.lua --out ''")
+  eq(code, 2)
+  lu.assertStrContains(out, "build.lua: --out: want a folder, got an empty word\n")
+end
+
 function T.test_unwritable_output()
   lib.write(folder .. "/file", "")
   local out, code = lib.run(BUILD .. "models/tiny-mixtral.lua hw/box-8gb.lua --out '" .. folder .. "/file'")

@@ -106,6 +106,10 @@ function T.test_sizes_that_contradict()
   eq(refused("tiny-mixtral", "box-8gb", { "ctx=64", "batch=65" }), "--set: batch: want at most ctx (64), got 65")
   eq(refused("tiny-mixtral", "box-8gb", { "batch=8", "logit_rows=9" }),
     "--set: logit_rows: want at most batch (8), got 9")
+  for _, id in ipairs { "active.mk", "common", "tools", "tests", "test", "probe", "common-assert", "tests-address" } do
+    eq(problem("id=" .. id), ('--set: id: want a name that the build does not use itself, got "%s"'):format(id))
+  end
+  eq(problem("id=tester", "ctx=5"), "")
 end
 
 function T.test_ram_refusal_has_numbers()
