@@ -130,6 +130,13 @@ function T.test_out_must_be_a_folder()
   lu.assertStrContains(out, "build.lua: --out: want a folder, got an empty word\n")
 end
 
+function T.test_a_description_that_does_not_end()
+  lib.write(folder .. "/loop.lua", "model { n_layer = (function() while true do end end)() }")
+  local out, code = lib.run(("timeout 20 %s '%s/loop.lua' hw/box-8gb.lua"):format(BUILD, folder))
+  eq(code, 1)
+  lu.assertStrContains(out, "loop.lua: text: want model { ... } and nothing else, got: more than 10000000 steps\n")
+end
+
 function T.test_unwritable_output()
   lib.write(folder .. "/file", "")
   local out, code = lib.run(BUILD .. "models/tiny-mixtral.lua hw/box-8gb.lua --out '" .. folder .. "/file'")
