@@ -104,7 +104,7 @@ end
 
 function T.test_show()
   eq(schema.show(nil), "nothing")
-  eq(schema.show("a\nb"), '"a\\\nb"')
+  eq(schema.show("a\nb"), '"a\\nb"')
   eq(schema.show(2.0), "2")
   eq(schema.show(0 / 0), "nan")
   eq(schema.show(true), "true")
