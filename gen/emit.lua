@@ -83,6 +83,22 @@ local function source_rows(plan)
   return rows
 end
 
+local function fact_rows(plan)
+  local rows = {}
+  for i, fact in ipairs(checkpoint.facts(families.by_name[plan.model.family], plan.model)) do
+    local parts = {}
+    for _, kind in ipairs { "hf", "gguf" } do
+      local names = {}
+      for k, key in ipairs(fact[kind]) do names[k] = c.str(key) end
+      if #names > 0 then parts[#parts + 1] = (".%s = { %s }"):format(kind, table.concat(names, ", ")) end
+    end
+    if fact.less then parts[#parts + 1] = ".less = " .. c.str(fact.less) end
+    parts[#parts + 1] = ".value = " .. c.f32(fact.value)
+    rows[i] = "{ " .. table.concat(parts, ", ") .. " },"
+  end
+  return rows
+end
+
 local function floats(list)
   local out = {}
   for i, x in ipairs(list) do out[i] = c.f32(x) end
@@ -172,9 +188,9 @@ end
 --- Everything a template may name.
 function M.view(plan, plan_hash)
   local m, layout, mem, size = plan.model, plan.layout, plan.mem, plan.size
-  local used = in_use(mem.regions)
+  local used, facts = in_use(mem.regions), fact_rows(plan)
   return {
-    model_file = plan.model_file, hw_file = plan.hw_file, plan_hash = plan_hash,
+    model_file = c.remark(plan.model_file), hw_file = c.remark(plan.hw_file), plan_hash = plan_hash,
     m = m, size = size, mem = mem,
     kv_enum = quant.by_name[size.kv].enum, kv_id = quant.by_name[size.kv].id,
     kv_bytes = size.kv == "f32" and 4 or 2,
@@ -184,13 +200,13 @@ function M.view(plan, plan_hash)
     thread_bytes = c.u64(mem.thread_bytes), spare_bytes = c.u64(mem.spare_bytes), mem_bw = c.u64(plan.hw.mem_bw),
     layout_hash = c.hex64(layout.hash), layout_text = c.str(layout.text),
     model_id = c.str(plan.model_id), hw_id = c.str(plan.hw_id), plan_hash_str = c.str(plan_hash),
-    kernels = plan.kernels, kernel_isas = table.concat(plan.kernels.builds, " "),
+    kernels = plan.kernels,
     regions = regions(mem.regions), used = regions(used), n_region = #used,
     neighbours = neighbours(used),
-    layers = layer_rows(plan), sources = source_rows(plan),
+    layers = layer_rows(plan), sources = source_rows(plan), facts = facts, n_fact = #facts,
+    gguf_arch = c.str((families.by_name[m.family].gguf or { arch = "" }).arch),
     token_embd = mat(layout.token_embd), output = mat(layout.output),
     output_norm = c.u64(layout.output_norm), output_norm_bias = c.u64(layout.output_norm_bias or 0),
-    last_expert_end = c.u64(layout.data_bytes),
     plan_text = text_lines(explain.text(plan, plan_hash)),
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), tier = tier_view(plan),
     gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,

@@ -87,7 +87,7 @@ function M.plan(m, hw, layout, mem)
   local best, weighed = choose(m, hw, slots, slot, resident_s)
   local cache = {
     slots = slots, slot_bytes = slot, sets = best.sets, ways = best.ways, seconds = best.seconds,
-    hit_rate = best.hit_rate, weighed = weighed, regions = fixed, free = usable - at,
+    hit_rate = best.hit_rate, weighed = weighed, regions = fixed,
     bytes = best.sets * best.ways * slot,
   }
   fixed[#fixed + 1] = { name = "SLOTS", off = at, bytes = cache.bytes }
