@@ -311,6 +311,7 @@ static void test_no_room(void **state)
 {
     struct ig_wwriter w;
     struct rlimit old, limit;
+    struct stat st;
     char want[700];
     (void)state;
 
@@ -337,6 +338,18 @@ static void test_no_room(void **state)
              "%s: File too large: want 24576 bytes, got 20000 of them; 20000 are free", path);
     want_text(why.text, want);
     ig_wwrite_abort(&w);
+    assert_int_equal(files_in_folder(), before);
+    /* An executable with weights takes the room of both. */
+    assert_int_equal(stat("/proc/self/exe", &st), 0);
+    const unsigned long long all = (unsigned long long)(st.st_size + 4095) / 4096 * 4096 + 24576 + 32;
+    limit.rlim_cur = all - 1;
+    spec.embed = 1;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    err = ig_wwrite_open(&w, &spec, &why);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(err, IG_IO);
+    snprintf(want, sizeof want, "%s: no room: want %llu bytes, got %llu free", path, all, all - 1);
+    want_text(why.text, want);
     assert_int_equal(files_in_folder(), before);
     struct bytes b = slurp(path);
     assert_int_equal(b.n, 3);
