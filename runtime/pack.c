@@ -150,7 +150,7 @@ static enum ig_err visit_vector(struct packer *k, enum ig_role role, int layer, 
     if (err || !k->writing) return err;
     err = make_room(k, n * sizeof(float));
     if (!err) err = ig_pack_load(&k->src, &it, k->why);
-    if (!err) ig_pack_vector(&it, (float *)(void *)k->chunk);
+    if (!err) err = ig_pack_vector(&k->src, &it, (float *)(void *)k->chunk, k->why);
     if (!err) err = pad_to(k, off);
     if (!err) err = append(k, k->chunk, n * sizeof(float));
     free(it.whole);
@@ -343,6 +343,7 @@ static enum ig_err write_file(struct packer *k, const void *tokenizer, size_t to
         k->writing = 1;
         err = k->src.kind == IG_PACK_WFILE ? copy_data(k) : walk(k);
         if (!err) err = check_cancel(k);
+        if (!err) err = ig_ckpt_unchanged(&k->src.g.ckpt, k->why);
         if (err)
             ig_wwrite_abort(&k->out);
         else

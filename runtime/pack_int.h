@@ -59,12 +59,15 @@ enum ig_err ig_pack_panel(const struct ig_pack_src *s, const struct ig_pack_item
 /* Values whose order in the tensor is not rows' are read all at once; to be freed by the caller. */
 enum ig_err ig_pack_load(const struct ig_pack_src *s, struct ig_pack_item *it, struct ig_why *why);
 /* The values of a vector. */
-void ig_pack_vector(const struct ig_pack_item *it, float *dst);
+enum ig_err ig_pack_vector(const struct ig_pack_src *s, const struct ig_pack_item *it, float *dst,
+                           struct ig_why *why);
 
 /* An element of a vector without a checkpoint: a norm that leaves sizes as they are, no bias. */
 float ig_pack_synth_value(enum ig_role role);
 void ig_pack_synth_panel(uint64_t seed, const struct ig_pack_item *it, uint32_t p, void *dst);
 
+/* The folder of a Hugging Face checkpoint, malloc'ed; NULL when memory is out. */
+char *ig_pack_folder(const struct ig_pack_src *s);
 /* malloc'ed; an empty blob when the checkpoint has no tokenizer (and a warning). */
 enum ig_err ig_pack_tokenizer(struct ig_pack_src *s, const struct ig_pack_job *job, void **blob,
                               size_t *bytes, struct ig_why *why);
