@@ -3,9 +3,13 @@
  * The plan is walked twice: first every tensor is found and checked, then, with
  * the output open, every one is converted, in the order of the data section.
  */
+#include "machine.h"
 #include "pack_int.h"
 #include "wfile_write.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +29,7 @@ struct packer {
     struct ig_pack_src src;
     struct ig_wwriter out;
     int writing; /* second walk */
+    int cpus;
     unsigned char *chunk;
     uint64_t room; /* bytes at chunk */
     struct ig_why *why;
@@ -74,6 +79,10 @@ static enum ig_err convert(struct packer *k, const struct ig_pack_item *it, int 
                            uint32_t hi)
 {
     const uint64_t stride = it[0].mat.stride;
+#ifdef _OPENMP
+    /* OMP_NUM_THREADS may ask for less, and for more than there can be. */
+    const int most = omp_get_max_threads(), threads = most < k->cpus ? most : k->cpus;
+#endif
     enum ig_err result = IG_OK;
 
     memset(k->chunk, 0, (size_t)((hi - lo) * stride));
@@ -82,7 +91,7 @@ static enum ig_err convert(struct packer *k, const struct ig_pack_item *it, int 
         const struct ig_pack_item *const item = &it[i];
 #ifdef _OPENMP
 /* Random panels are made faster than memory takes them: threads would only wait. */
-#pragma omp parallel if (item->t != NULL)
+#pragma omp parallel num_threads(threads) if (item->t != NULL)
 #endif
         {
             struct ig_pack_scratch b;
@@ -355,7 +364,7 @@ static enum ig_err write_file(struct packer *k, const void *tokenizer, size_t to
 
 enum ig_err ig_pack(const struct ig_pack_job *job, struct ig_why *why)
 {
-    struct packer k = { .job = job, .why = why };
+    struct packer k = { .job = job, .cpus = ig_machine_cpus(), .why = why };
     void *tokenizer = NULL;
     size_t tokenizer_bytes = 0;
 
