@@ -36,6 +36,10 @@ float ig_fmt_most(enum ig_fmt fmt);
 void ig_row_to_f32(enum ig_fmt fmt, float *dst, const void *row, int cols);
 void ig_row_from_f32(enum ig_fmt fmt, void *row, const float *src, int cols);
 
+/* 1 when no value of a standard row is infinite or not a number: exponents, or blocks' scales,
+ * are looked at, so that it costs little beside a copy. */
+int ig_row_finite(enum ig_fmt fmt, const void *row, int cols);
+
 /* Up to 16 standard rows -> one panel; rows n..15 become zero weights. */
 void ig_panel_pack(enum ig_fmt fmt, void *panel, const void *const *rows, int n, int cols);
 /* Row r of a packed panel becomes zero weights. */

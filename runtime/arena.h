@@ -9,7 +9,10 @@
 enum ig_err ig_arena_map(unsigned char **mem, uint64_t bytes, int *huge, struct ig_why *why);
 void ig_arena_unmap(unsigned char *mem, uint64_t bytes);
 
-/* Bytes this process may still take: MemAvailable, and the cgroup's limit less its use. */
+/* Bytes this process may still take: MemAvailable, and what its cgroups leave it. */
 uint64_t ig_memory_left(void);
+/* The least that the limits of a process's own cgroup and those above it leave; UINT64_MAX: no
+ * limit.  `self` is its /proc/PID/cgroup, `mount` where cgroups of version 1 or 2 are. */
+uint64_t ig_cgroup_left(const char *self, const char *mount);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum ig_err ig_ckpt_add_file(struct ig_ckpt *c, const char *path, uint32_t *file,
@@ -17,11 +18,14 @@ enum ig_err ig_ckpt_add_file(struct ig_ckpt *c, const char *path, uint32_t *file
     struct ig_ckpt_file *f = &c->file[c->n_file];
     enum ig_err err = ig_file_open(&f->fd, &f->bytes, path, why);
     if (err) return err;
-    f->path = strdup(path);
+    struct stat st;
+    f->path = fstat(f->fd, &st) == 0 ? strdup(path) : NULL;
     if (!f->path) {
         close(f->fd);
         return ig_fail(why, IG_NO_MEM, "%s: no memory", path);
     }
+    f->mtim = st.st_mtim;
+    f->ctim = st.st_ctim;
     *file = c->n_file++;
     return IG_OK;
 }
@@ -105,6 +109,23 @@ enum ig_err ig_ckpt_read(const struct ig_ckpt *c, const struct ig_tensor *t, voi
     if (t->pair) return ig_ckpt_read_pair(c, t, dst, off, bytes, why);
     const struct ig_ckpt_file *f = &c->file[t->file];
     return ig_file_read(f->fd, f->path, dst, t->off + off, bytes, why);
+}
+
+static int same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+enum ig_err ig_ckpt_unchanged(const struct ig_ckpt *c, struct ig_why *why)
+{
+    for (uint32_t i = 0; i < c->n_file; i++) {
+        const struct ig_ckpt_file *f = &c->file[i];
+        struct stat st;
+        if (fstat(f->fd, &st) != 0 || (uint64_t)st.st_size != f->bytes ||
+            !same_time(st.st_mtim, f->mtim) || !same_time(st.st_ctim, f->ctim))
+            return ig_fail(why, IG_BAD_FILE, "%s: changed while it was read", f->path);
+    }
+    return IG_OK;
 }
 
 void ig_ckpt_close(struct ig_ckpt *c)

@@ -9,6 +9,8 @@
 #ifndef IG_CKPT_H
 #define IG_CKPT_H
 
+#include <time.h>
+
 #include "base.h"
 
 enum { IG_CKPT_DIMS = 8, IG_FMT_NONE = -1 };
@@ -39,6 +41,7 @@ struct ig_ckpt_file {
     int fd;
     uint64_t bytes;
     uint64_t data_off; /* where tensor data starts */
+    struct timespec mtim, ctim; /* at its opening */
 };
 
 struct ig_ckpt {
@@ -62,6 +65,8 @@ const struct ig_tensor *ig_ckpt_find(const struct ig_ckpt *c, const char *name);
 /* `bytes` of a tensor from its byte `off` on; of a pair, whole elements or blocks. */
 enum ig_err ig_ckpt_read(const struct ig_ckpt *c, const struct ig_tensor *t, void *dst,
                          uint64_t off, uint64_t bytes, struct ig_why *why);
+/* IG_BAD_FILE when a file is not what it was when it was opened. */
+enum ig_err ig_ckpt_unchanged(const struct ig_ckpt *c, struct ig_why *why);
 void ig_ckpt_close(struct ig_ckpt *c);
 
 /* For the safetensors reader, after ig_ckpt_index: NAME (F8_E4M3) with NAME_scale_inv, and

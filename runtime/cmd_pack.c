@@ -6,29 +6,16 @@
 #include "progress.h"
 #include "stop.h"
 
-#include <sys/stat.h>
-
 static void warn(const char *line)
 {
     ig_progress_end();
     ig_note("warning: %s", line);
 }
 
-/* 1 when `path` is the running program: replacing it is never what is meant. */
-static int is_self(const char *path)
-{
-    struct stat self, st;
-    return path && stat("/proc/self/exe", &self) == 0 && stat(path, &st) == 0 &&
-           self.st_dev == st.st_dev && self.st_ino == st.st_ino;
-}
-
 enum ig_err ig_cmd_pack(const struct ig_opts *o, struct ig_why *why)
 {
     if (!o->out && !o->embed)
         return ig_fail(why, IG_USAGE, "want -o FILE or --embed FILE, got neither");
-    const char *over = is_self(o->embed) ? o->embed : is_self(o->out) ? o->out : NULL;
-    if (over)
-        return ig_fail(why, IG_USAGE, "%s: want another name: this is the running program", over);
     if (o->operand && o->synth.given)
         return ig_fail(why, IG_USAGE, "want SRC or --synth, got both");
     if (!o->operand && !o->synth.given)
@@ -45,6 +32,7 @@ enum ig_err ig_cmd_pack(const struct ig_opts *o, struct ig_why *why)
     enum ig_err err = IG_OK;
     ig_stop_catch();
     if (o->out) {
+        job.next = o->embed;
         err = ig_pack(&job, why);
         ig_progress_end();
         if (err == IG_OK) ig_note_written(job.out, "");
@@ -53,6 +41,7 @@ enum ig_err ig_cmd_pack(const struct ig_opts *o, struct ig_why *why)
     }
     if (err == IG_OK && o->embed) {
         job.out = o->embed;
+        job.next = NULL;
         job.embed = 1;
         err = ig_pack(&job, why);
         ig_progress_end();

@@ -4,13 +4,12 @@
  * data.  All little-endian, as the machines we run on.
  */
 #include "dump.h"
+#include "file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { ENTRY = 256 }; /* most bytes of one tensor in the header */
@@ -67,27 +66,22 @@ static int write_all(int fd, const void *data, uint64_t bytes)
 
 enum ig_err ig_dump_write(const char *path, const struct ig_tensor *t, int n, struct ig_why *why)
 {
-    char tmp[4096];
+    struct ig_temp to;
     size_t bytes = 0;
-    const int m = snprintf(tmp, sizeof tmp, "%s.XXXXXX", path);
-    if (m < 0 || (size_t)m >= sizeof tmp)
-        return ig_fail(why, IG_USAGE, "%.64s...: the name is too long", path);
     char *header = make_header(t, n, &bytes);
     if (!header) return ig_fail(why, IG_NO_MEM, "%s: no memory for its header", path);
 
-    const int fd = mkstemp(tmp);
-    if (fd < 0) {
-        free(header);
-        return ig_fail(why, IG_IO, "%s: cannot create: %s", path, strerror(errno));
+    enum ig_err err = ig_temp_open(&to, path, 0666, why);
+    if (err == IG_OK) {
+        int ok = write_all(to.fd, header, bytes);
+        for (int i = 0; i < n && ok; i++) ok = write_all(to.fd, t[i].data, tensor_bytes(&t[i]));
+        if (ok) {
+            err = ig_temp_keep(&to, why);
+        } else {
+            err = ig_fail(why, IG_IO, "%s: cannot write: %s", path, strerror(errno));
+            ig_temp_drop(&to);
+        }
     }
-    const mode_t mask = umask(0);
-    umask(mask);
-    int ok = fchmod(fd, 0666 & ~mask) == 0 && write_all(fd, header, bytes);
-    for (int i = 0; i < n && ok; i++) ok = write_all(fd, t[i].data, tensor_bytes(&t[i]));
-    int error = errno;
-    if (close(fd) != 0 && ok) ok = 0, error = errno;
-    if (ok && rename(tmp, path) != 0) ok = 0, error = errno;
-    if (!ok) unlink(tmp);
     free(header);
-    return ok ? IG_OK : ig_fail(why, IG_IO, "%s: cannot write: %s", path, strerror(error));
+    return err;
 }

@@ -1,11 +1,11 @@
 /* engine.c -- start-up: threads, arena, weights; then nothing allocates. */
 #include "state.h"
 #include "arena.h"
+#include "machine.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <omp.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,8 +25,7 @@ void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
 /* The threads that OpenMP really gives; ig_team_wait would hang on fewer. */
 static void start_team(struct ig_engine *e, int want)
 {
-    cpu_set_t set;
-    const int cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int cpus = ig_machine_cpus();
     int n = want > 0 ? want : cpus;
     if (n > IG_N_THREAD_MAX) n = IG_N_THREAD_MAX;
     omp_set_dynamic(0);

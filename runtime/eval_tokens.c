@@ -11,6 +11,7 @@
 #include "config.h"
 #include "tables.h"
 #include "dump.h"
+#include "file.h"
 #include "generate.h"
 #include "input.h"
 #include "out.h"
@@ -209,6 +210,7 @@ enum ig_err ig_eval_tokens(struct ig_engine *e, const struct ig_opts *o, int bat
 
     enum ig_err err = ig_input_ids("--tokens", o->tokens, IG_N_VOCAB, &ids, &n, why);
     if (err == IG_OK) err = check_length(e, n, n_greedy, why);
+    if (err == IG_OK && o->dump) err = ig_temp_check(o->dump, why);
     if (err == IG_OK) err = open_capture(&c, (int)n, n_greedy, o->dump != NULL, why);
     if (err == IG_OK) {
         if (o->dump) ig_set_tap(e, &tap);

@@ -1,5 +1,6 @@
 /* file.c -- see file.h. */
 #include "file.h"
+#include "stop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -90,3 +91,64 @@ char *ig_file_join(const char *folder, const char *name)
     if (path) snprintf(path, n, "%s/%s", folder, name);
     return path;
 }
+
+enum ig_err ig_temp_check(const char *out, struct ig_why *why)
+{
+    struct stat st;
+    if (stat(out, &st) != 0 || S_ISREG(st.st_mode)) return IG_OK;
+    return ig_fail(why, IG_IO, "%s: want the name of a regular file, got something else", out);
+}
+
+enum ig_err ig_temp_open(struct ig_temp *t, const char *out, unsigned mode, struct ig_why *why)
+{
+    const size_t n = strlen(out) + 32;
+
+    *t = (struct ig_temp){ .fd = -1 };
+    const enum ig_err err = ig_temp_check(out, why);
+    if (err) return err;
+    char *name = malloc(n);
+    if (!name) return ig_fail(why, IG_NO_MEM, "%s: no memory", out);
+    snprintf(name, n, "%s.partial-%ld", out, (long)getpid());
+    t->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (t->fd >= 0) {
+        t->out = out;
+        t->name = name;
+        ig_stop_unlink(name);
+        sigaction(SIGXFSZ, &(struct sigaction){ .sa_handler = SIG_IGN }, &t->xfsz);
+        return IG_OK;
+    }
+    const int error = errno;
+    free(name); /* not ours to remove */
+    const char *slash = strrchr(out, '/');
+    if (error == ENOENT && slash)
+        return ig_fail(why, IG_IO, "%s: cannot create: the folder %.*s does not exist", out,
+                       (int)(slash - out), out);
+    return ig_fail(why, IG_IO, "%s: cannot create: %s", out, strerror(error));
+}
+
+static void end(struct ig_temp *t, int remove)
+{
+    if (t->fd >= 0) close(t->fd);
+    if (t->name) {
+        if (remove) unlink(t->name);
+        ig_stop_unlink(NULL);
+        sigaction(SIGXFSZ, &t->xfsz, NULL);
+        free(t->name);
+    }
+    *t = (struct ig_temp){ .fd = -1 };
+}
+
+enum ig_err ig_temp_keep(struct ig_temp *t, struct ig_why *why)
+{
+    enum ig_err err = IG_OK;
+
+    if (close(t->fd) != 0) err = ig_fail(why, IG_IO, "%s: %s", t->name, strerror(errno));
+    t->fd = -1;
+    if (!err && rename(t->name, t->out) != 0)
+        err = ig_fail(why, IG_IO, "%s: cannot rename %s to it: %s", t->out, t->name,
+                      strerror(errno));
+    end(t, err != IG_OK);
+    return err;
+}
+
+void ig_temp_drop(struct ig_temp *t) { end(t, 1); }

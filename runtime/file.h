@@ -1,10 +1,12 @@
-/* file.h -- reading whole ranges of files that may change or lie.
+/* file.h -- reading whole ranges of files that may change or lie; replacing files whole.
  *
  * Files are read with pread, never mapped: a file that shrinks while it is read
  * is then a short read, which is an error with a name, and not a SIGBUS.
  */
 #ifndef IG_FILE_H
 #define IG_FILE_H
+
+#include <signal.h>
 
 #include "base.h"
 
@@ -18,5 +20,21 @@ enum ig_err ig_file_slurp(const char *path, uint64_t most, char **text, size_t *
                           struct ig_why *why);
 /* "folder/name", malloc'ed; NULL when memory is out. */
 char *ig_file_join(const char *folder, const char *name);
+
+/* A file that takes the name `out` only when it is complete. */
+struct ig_temp {
+    const char *out;
+    char *name;            /* out.partial-PID; a signal that ends the process removes it */
+    int fd;                /* to write to */
+    struct sigaction xfsz; /* SIGXFSZ is ignored meanwhile: a limit is an error, not a death */
+};
+/* IG_IO unless `out` is free or names a regular file: a device or a FIFO is not replaced. */
+enum ig_err ig_temp_check(const char *out, struct ig_why *why);
+/* Check, and create the file beside `out`, which must live on.  On error nothing is left. */
+enum ig_err ig_temp_open(struct ig_temp *t, const char *out, unsigned mode, struct ig_why *why);
+/* Close and rename.  On error the file is gone, as after ig_temp_drop. */
+enum ig_err ig_temp_keep(struct ig_temp *t, struct ig_why *why);
+/* Close and remove; nothing after keep or drop. */
+void ig_temp_drop(struct ig_temp *t);
 
 #endif

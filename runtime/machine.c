@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -50,6 +51,19 @@ double ig_seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int ig_machine_cpus(void)
+{
+    enum { MOST = 1 << 16 }; /* the kernel's set may be larger than cpu_set_t */
+    int n = 0;
+    for (size_t cpus = CPU_SETSIZE; cpus <= MOST && n == 0; cpus *= 2) {
+        cpu_set_t *set = CPU_ALLOC(cpus);
+        const size_t bytes = CPU_ALLOC_SIZE(cpus);
+        if (set && sched_getaffinity(0, bytes, set) == 0) n = CPU_COUNT_S(bytes, set);
+        CPU_FREE(set);
+    }
+    return n > 0 ? n : 1;
 }
 
 uint64_t ig_machine_peak(void)

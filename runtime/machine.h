@@ -11,6 +11,7 @@ enum ig_err ig_machine_check(unsigned need, unsigned have, struct ig_why *why);
 const char *ig_machine_isa(unsigned mask, char *buf, size_t cap);
 
 double ig_seconds(void);          /* monotonic */
+int ig_machine_cpus(void);        /* CPUs that this process may use, at least 1 */
 uint64_t ig_machine_peak(void);   /* most bytes this process ever had in memory */
 uint64_t ig_machine_memory(void); /* bytes of RAM in the machine, 0 when unknown */
 

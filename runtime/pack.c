@@ -3,9 +3,13 @@
  * The plan is walked twice: first every tensor is found and checked, then, with
  * the output open, every one is converted, in the order of the data section.
  */
+#include "machine.h"
 #include "pack_int.h"
 #include "wfile_write.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +29,7 @@ struct packer {
     struct ig_pack_src src;
     struct ig_wwriter out;
     int writing; /* second walk */
+    int cpus;
     unsigned char *chunk;
     uint64_t room; /* bytes at chunk */
     struct ig_why *why;
@@ -74,6 +79,10 @@ static enum ig_err convert(struct packer *k, const struct ig_pack_item *it, int 
                            uint32_t hi)
 {
     const uint64_t stride = it[0].mat.stride;
+#ifdef _OPENMP
+    /* OMP_NUM_THREADS may ask for less, and for more than there can be. */
+    const int most = omp_get_max_threads(), threads = most < k->cpus ? most : k->cpus;
+#endif
     enum ig_err result = IG_OK;
 
     memset(k->chunk, 0, (size_t)((hi - lo) * stride));
@@ -82,7 +91,7 @@ static enum ig_err convert(struct packer *k, const struct ig_pack_item *it, int 
         const struct ig_pack_item *const item = &it[i];
 #ifdef _OPENMP
 /* Random panels are made faster than memory takes them: threads would only wait. */
-#pragma omp parallel if (item->t != NULL)
+#pragma omp parallel num_threads(threads) if (item->t != NULL)
 #endif
         {
             struct ig_pack_scratch b;
@@ -150,7 +159,7 @@ static enum ig_err visit_vector(struct packer *k, enum ig_role role, int layer, 
     if (err || !k->writing) return err;
     err = make_room(k, n * sizeof(float));
     if (!err) err = ig_pack_load(&k->src, &it, k->why);
-    if (!err) ig_pack_vector(&it, (float *)(void *)k->chunk);
+    if (!err) err = ig_pack_vector(&k->src, &it, (float *)(void *)k->chunk, k->why);
     if (!err) err = pad_to(k, off);
     if (!err) err = append(k, k->chunk, n * sizeof(float));
     free(it.whole);
@@ -343,6 +352,7 @@ static enum ig_err write_file(struct packer *k, const void *tokenizer, size_t to
         k->writing = 1;
         err = k->src.kind == IG_PACK_WFILE ? copy_data(k) : walk(k);
         if (!err) err = check_cancel(k);
+        if (!err) err = ig_ckpt_unchanged(&k->src.g.ckpt, k->why);
         if (err)
             ig_wwrite_abort(&k->out);
         else
@@ -354,7 +364,7 @@ static enum ig_err write_file(struct packer *k, const void *tokenizer, size_t to
 
 enum ig_err ig_pack(const struct ig_pack_job *job, struct ig_why *why)
 {
-    struct packer k = { .job = job, .why = why };
+    struct packer k = { .job = job, .cpus = ig_machine_cpus(), .why = why };
     void *tokenizer = NULL;
     size_t tokenizer_bytes = 0;
 

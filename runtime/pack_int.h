@@ -69,7 +69,8 @@ enum ig_err ig_pack_panel(const struct ig_pack_src *s, const struct ig_pack_item
 /* Values whose order in the tensor is not rows' are read all at once; to be freed by the caller. */
 enum ig_err ig_pack_load(const struct ig_pack_src *s, struct ig_pack_item *it, struct ig_why *why);
 /* The values of a vector. */
-void ig_pack_vector(const struct ig_pack_item *it, float *dst);
+enum ig_err ig_pack_vector(const struct ig_pack_src *s, const struct ig_pack_item *it, float *dst,
+                           struct ig_why *why);
 
 /* An element of a vector without a checkpoint: a norm that leaves sizes as they are, no bias. */
 float ig_pack_synth_value(enum ig_role role);

@@ -1,13 +1,16 @@
 /* pack_src.c -- a checkpoint's tensors as rows of the plan's matrices.
  *
  * A value that has the planned type is copied bit for bit.  Any other goes
- * through f32, which holds each source type exactly, and must be finite and
- * inside the planned type's range: a silent infinity would be a broken model.
+ * through f32, which holds each source type exactly, and must be inside the
+ * planned type's range.  All must be finite: a silent infinity would be a broken
+ * model.
  */
 #include "pack_int.h"
 #include "file.h"
 #include "safetensors.h"
 
+#include <dirent.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,17 +64,73 @@ static enum ig_err open_by_magic(struct ig_pack_src *s, struct ig_why *why)
     return ig_safetensors_open(&s->g.ckpt, s->path, why);
 }
 
+/* 1 when both names are one file's: its inode, or, before it is there, folder and name. */
+static int same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    const char *p = strrchr(a, '/'), *q = strrchr(b, '/');
+
+    if (stat(a, &x) == 0)
+        return stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    if (strcmp(p ? p + 1 : a, q ? q + 1 : b) != 0) return 0;
+    char *dir_a = p ? strndup(a, (size_t)(p + 1 - a)) : strdup("./");
+    char *dir_b = q ? strndup(b, (size_t)(q + 1 - b)) : strdup("./");
+    const int same = dir_a && dir_b && stat(dir_a, &x) == 0 && stat(dir_b, &y) == 0 &&
+                     x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    free(dir_a);
+    free(dir_b);
+    return same;
+}
+
+/* 1 when `out` is one of the folder's files that describe the model or hold its weights. */
+static int is_in_folder(const char *out, const char *folder)
+{
+    static const char *const end[] = { ".json", ".safetensors" };
+    int found = 0;
+    DIR *d = opendir(folder);
+
+    for (struct dirent *e; d && !found && (e = readdir(d));) {
+        const size_t n = strlen(e->d_name);
+        int read = 0;
+        for (size_t i = 0; i < sizeof end / sizeof *end; i++)
+            read |= n > strlen(end[i]) && strcmp(e->d_name + n - strlen(end[i]), end[i]) == 0;
+        char *path = read ? ig_file_join(folder, e->d_name) : NULL;
+        found = path && access(path, F_OK) == 0 && same_file(path, out);
+        free(path);
+    }
+    if (d) closedir(d);
+    return found;
+}
+
 /* Renaming onto a source would destroy it, and pack never harms what it reads. */
-static enum ig_err refuse_same(const struct ig_pack_src *s, const char *out, struct ig_why *why)
+static enum ig_err refuse_out(const struct ig_pack_src *s, const char *out, struct ig_why *why)
 {
     struct stat o, f;
 
-    if (stat(out, &o) != 0) return IG_OK;
-    for (uint32_t i = 0; i < s->g.ckpt.n_file; i++)
-        if (fstat(s->g.ckpt.file[i].fd, &f) == 0 && f.st_dev == o.st_dev && f.st_ino == o.st_ino)
-            return ig_fail(why, IG_USAGE, "%s: want an output that is not the checkpoint itself",
-                           out);
-    return IG_OK;
+    if (!out || stat(out, &o) != 0) return IG_OK;
+    if (same_file("/proc/self/exe", out))
+        return ig_fail(why, IG_USAGE, "%s: want another name: this is the running program", out);
+    int same = s->path && same_file(s->path, out);
+    for (uint32_t i = 0; i < s->g.ckpt.n_file && !same; i++)
+        same = fstat(s->g.ckpt.file[i].fd, &f) == 0 && f.st_dev == o.st_dev && f.st_ino == o.st_ino;
+    if (!same && s->kind == IG_PACK_HF) {
+        char *folder = ig_pack_folder(s);
+        if (!folder) return ig_fail(why, IG_NO_MEM, "%s: no memory", out);
+        same = is_in_folder(out, folder);
+        free(folder);
+    }
+    if (!same) return IG_OK;
+    return ig_fail(why, IG_USAGE, "%s: want an output that is not the checkpoint itself", out);
+}
+
+/* Both outputs, before either is begun. */
+static enum ig_err refuse_outs(const struct ig_pack_src *s, const struct ig_pack_job *job,
+                               struct ig_why *why)
+{
+    if (job->next && same_file(job->out, job->next))
+        return ig_fail(why, IG_USAGE, "%s: want two outputs, got the same file twice", job->out);
+    const enum ig_err err = refuse_out(s, job->out, why);
+    return err ? err : refuse_out(s, job->next, why);
 }
 
 static int is_folder(const char *path)
@@ -89,7 +148,7 @@ enum ig_err ig_pack_src_open(struct ig_pack_src *s, const struct ig_pack_job *jo
     *s = (struct ig_pack_src){ .path = job->src, .seed = job->seed, .w.fd = -1 };
     if (!job->src) {
         s->kind = IG_PACK_SYNTH;
-        return IG_OK;
+        return refuse_outs(s, job, why);
     }
     if (stat(job->src, &st) == 0 && S_ISDIR(st.st_mode)) {
         s->kind = IG_PACK_HF;
@@ -98,7 +157,7 @@ enum ig_err ig_pack_src_open(struct ig_pack_src *s, const struct ig_pack_job *jo
         err = refuse_part(job->src, why);
         if (!err) err = open_by_magic(s, why);
     }
-    if (!err) err = refuse_same(s, job->out, why);
+    if (!err) err = refuse_outs(s, job, why);
     if (!err) {
         s->used = calloc(s->g.ckpt.n_tensor + 1, 1);
         if (!s->used) err = ig_fail(why, IG_NO_MEM, "%s: no memory", s->path);
@@ -345,9 +404,9 @@ static void turn(const struct ig_pack_item *it, uint32_t r, float *dst)
 }
 
 static enum ig_err check_range(const struct ig_pack_src *s, const struct ig_pack_item *it,
-                               enum ig_fmt fmt, uint64_t row, const float *x, struct ig_why *why)
+                               enum ig_fmt fmt, float most, uint64_t row, const float *x,
+                               struct ig_why *why)
 {
-    const float most = ig_fmt_most(fmt);
     for (uint32_t c = 0; c < it->mat.cols; c++)
         if (!(fabsf(x[c]) <= most))
             return ig_fail(why, IG_BAD_FILE,
@@ -373,12 +432,17 @@ enum ig_err ig_pack_panel(const struct ig_pack_src *s, const struct ig_pack_item
     enum ig_err err = it->whole ? IG_OK : read_rows(s, it, r0, n, b->raw, why);
     for (uint32_t i = 0; i < n && !err; i++) {
         rows[i] = b->raw + i * from_row;
-        if (from == to && !it->whole) continue;
+        if (from == to && !it->whole) {
+            if (ig_row_finite(from, rows[i], cols)) continue;
+            ig_row_to_f32(from, b->f32, rows[i], cols);
+            err = check_range(s, it, to, FLT_MAX, r0 + i, b->f32, why);
+            continue;
+        }
         if (it->whole)
             turn(it, r0 + i, b->f32);
         else
             ig_row_to_f32(from, b->f32, rows[i], cols);
-        err = check_range(s, it, to, r0 + i, b->f32, why);
+        err = check_range(s, it, to, ig_fmt_most(to), r0 + i, b->f32, why);
         if (err) break;
         ig_row_from_f32(to, b->row + i * to_row, b->f32, cols);
         rows[i] = b->row + i * to_row;
@@ -387,8 +451,13 @@ enum ig_err ig_pack_panel(const struct ig_pack_src *s, const struct ig_pack_item
     return err;
 }
 
-void ig_pack_vector(const struct ig_pack_item *it, float *dst)
+enum ig_err ig_pack_vector(const struct ig_pack_src *s, const struct ig_pack_item *it, float *dst,
+                           struct ig_why *why)
 {
-    for (uint32_t r = 0; r < it->mat.rows; r++)
+    enum ig_err err = IG_OK;
+    for (uint32_t r = 0; r < it->mat.rows && !err; r++) {
         dst[r] = it->whole ? it->whole[source_row(it, r)] : ig_pack_synth_value(it->role);
+        err = check_range(s, it, IG_F32, FLT_MAX, r, &dst[r], why);
+    }
+    return err;
 }

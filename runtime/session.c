@@ -14,7 +14,10 @@ enum ig_err ig_session_weights(const struct ig_opts *o, const char **path, struc
 {
     static char beside[IG_PATH];
     *path = o->model;
-    if (o->model || ig_wfile_embedded()) return IG_OK;
+    if (o->model) return IG_OK;
+    int found;
+    const enum ig_err err = ig_wfile_embedded(&found, why);
+    if (found || err == IG_BAD_FILE) return err;
 
     const ssize_t n = readlink("/proc/self/exe", beside, sizeof beside);
     char *slash = NULL;
@@ -29,6 +32,7 @@ enum ig_err ig_session_weights(const struct ig_opts *o, const char **path, struc
         *path = beside;
         return IG_OK;
     }
+    if (err != IG_OK) return err; /* an executable that cannot be read */
     return ig_fail(why, IG_FAIL,
                    "no weights: want -m FILE, weights inside this program, or a file %s; make one "
                    "from a checkpoint with: pack CHECKPOINT -o FILE",

@@ -2,17 +2,24 @@
 #include "stop.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <unistd.h>
 
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop, seen[NSIG];
+static const char *_Atomic leftover;
 
+/* A supervisor may send two kinds at once: only a repeated one is impatience. */
 static void on_signal(int sig)
 {
-    if (stop) {
+    if (seen[sig]) {
+        const char *path = atomic_load(&leftover);
+        if (path) unlink(path);
         signal(sig, SIG_DFL);
         raise(sig); /* delivered when this handler returns */
     }
-    stop = sig;
+    seen[sig] = 1;
+    if (!stop) stop = sig;
 }
 
 void ig_stop_catch(void)
@@ -30,6 +37,12 @@ void ig_stop_catch(void)
 
 int ig_stop_signal(void) { return stop; }
 
-void ig_stop_clear(void) { stop = 0; }
+void ig_stop_clear(void)
+{
+    stop = 0;
+    for (int i = 0; i < NSIG; i++) seen[i] = 0;
+}
 
 const volatile sig_atomic_t *ig_stop_flag(void) { return &stop; }
+
+void ig_stop_unlink(const char *path) { atomic_store(&leftover, path); }

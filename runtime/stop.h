@@ -1,8 +1,8 @@
 /* stop.h -- Ctrl-C and termination as a flag that long loops look at.
  *
  * Until ig_stop_catch the signals end the process as usual: start-up has
- * nothing to tidy.  Afterwards the first one sets the flag; a second one that
- * comes before the loop has answered ends the process at once.
+ * nothing to tidy.  Afterwards the first one sets the flag; a second one of its
+ * kind that comes before the loop has answered ends the process at once.
  */
 #ifndef IG_STOP_H
 #define IG_STOP_H
@@ -14,5 +14,7 @@ int ig_stop_signal(void); /* 0, or the signal that asked us to stop */
 void ig_stop_clear(void);
 /* The flag itself, for code that only polls: not 0 means stop. */
 const volatile sig_atomic_t *ig_stop_flag(void);
+/* A file to remove should a second signal end the process; it must live on.  NULL: none. */
+void ig_stop_unlink(const char *path);
 
 #endif

@@ -7,6 +7,7 @@
 #include "file.h"
 
 #include <errno.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -303,14 +304,47 @@ void ig_wfile_close(struct ig_wfile *f)
     *f = (struct ig_wfile){ .fd = -1 };
 }
 
-int ig_wfile_embedded(void)
+/* Where the executable's own bytes end; 0 when it cannot be told. */
+static uint64_t image_end(int fd, const char *path)
 {
     struct ig_why why;
+    ElfW(Ehdr) e;
+    ElfW(Phdr) p;
+    ElfW(Shdr) s;
+
+    if (ig_file_read(fd, path, &e, 0, sizeof e, &why) || memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 ||
+        (e.e_phnum && e.e_phentsize != sizeof p) || (e.e_shnum && e.e_shentsize != sizeof s))
+        return 0;
+    uint64_t end = e.e_shoff + (uint64_t)e.e_shnum * sizeof s;
+    for (uint64_t i = 0; i < e.e_phnum; i++) {
+        if (ig_file_read(fd, path, &p, e.e_phoff + i * sizeof p, sizeof p, &why)) return 0;
+        if (p.p_offset + p.p_filesz > end) end = p.p_offset + p.p_filesz;
+    }
+    for (uint64_t i = 0; i < e.e_shnum; i++) {
+        if (ig_file_read(fd, path, &s, e.e_shoff + i * sizeof s, sizeof s, &why)) return 0;
+        if (s.sh_type != SHT_NOBITS && s.sh_offset + s.sh_size > end) end = s.sh_offset + s.sh_size;
+    }
+    return end;
+}
+
+enum ig_err ig_wfile_embedded(int *found, struct ig_why *why)
+{
+    const char *exe = "/proc/self/exe";
     uint64_t size, off, bytes;
     int fd;
 
-    if (ig_file_open(&fd, &size, "/proc/self/exe", &why)) return 0;
-    const int found = ig_wfile_trailer(fd, size, &off, &bytes);
+    *found = 0;
+    enum ig_err err = ig_file_open(&fd, &size, exe, why);
+    if (err) return err;
+    *found = ig_wfile_trailer(fd, size, &off, &bytes);
+    if (!*found) {
+        const uint64_t end = image_end(fd, exe);
+        if (end && size > end)
+            err = ig_fail(why, IG_BAD_FILE,
+                          "%s: its embedded weights are cut short: want the trailer "
+                          IG_WTRAILER_MAGIC " at the end",
+                          program_invocation_name);
+    }
     close(fd);
-    return found;
+    return err;
 }

@@ -76,8 +76,9 @@ enum ig_err ig_wfile_check(const struct ig_wfile *f, uint32_t block, const void 
 enum ig_err ig_wfile_tokenizer(const struct ig_wfile *f, void **blob, size_t *bytes,
                                struct ig_why *why);
 void ig_wfile_close(struct ig_wfile *f);
-/* 1 when the running executable carries a weights file. */
-int ig_wfile_embedded(void);
+/* *found: the running executable carries a weights file.  IG_BAD_FILE when it has more than its
+ * program, but no trailer; IG_IO when it cannot be read. */
+enum ig_err ig_wfile_embedded(int *found, struct ig_why *why);
 
 /* For writer and reader alike: offsets and file_bytes that follow from the bytes
  * of each section; 0 when they wrap. */

@@ -31,7 +31,7 @@ static uint64_t free_bytes(const struct ig_wwriter *w)
     struct rlimit limit;
     uint64_t n = UINT64_MAX;
 
-    if (fstatvfs(w->fd, &vfs) == 0 && !ig_mul_ok(vfs.f_bavail, vfs.f_frsize, &n)) n = UINT64_MAX;
+    if (fstatvfs(w->temp.fd, &vfs) == 0 && !ig_mul_ok(vfs.f_bavail, vfs.f_frsize, &n)) n = UINT64_MAX;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         limit.rlim_cur < n)
         n = limit.rlim_cur;
@@ -44,7 +44,7 @@ static enum ig_err put(struct ig_wwriter *w, const void *data, uint64_t off, uin
     const char *p = data;
     while (bytes > 0) {
         const size_t step = bytes < WRITE_STEP ? (size_t)bytes : WRITE_STEP;
-        const ssize_t done = pwrite(w->fd, p, step, (off_t)off);
+        const ssize_t done = pwrite(w->temp.fd, p, step, (off_t)off);
         if (done < 0 && errno == EINTR) continue;
         if (done < 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
             return ig_fail(why, IG_IO, "%s: %s: want %llu bytes, got %llu of them; %llu are free",
@@ -58,26 +58,31 @@ static enum ig_err put(struct ig_wwriter *w, const void *data, uint64_t off, uin
     return IG_OK;
 }
 
-/* The running executable, without a weights file that it may carry already. */
-static enum ig_err put_executable(struct ig_wwriter *w, struct ig_why *why)
-{
-    const char *exe = "/proc/self/exe";
-    uint64_t size = 0, bytes;
-    int fd;
+static const char exe[] = "/proc/self/exe";
 
-    enum ig_err err = ig_file_open(&fd, &size, exe, why);
+/* The running executable, and its size without a weights file that it may carry already. */
+static enum ig_err open_executable(struct ig_wwriter *w, int *fd, uint64_t *size,
+                                   struct ig_why *why)
+{
+    uint64_t bytes;
+    const enum ig_err err = ig_file_open(fd, size, exe, why);
     if (err) return err;
+    (void)ig_wfile_trailer(*fd, *size, size, &bytes); /* on success: where that file starts */
+    w->base = (*size + IG_WALIGN - 1) & ~(uint64_t)(IG_WALIGN - 1);
+    return IG_OK;
+}
+
+static enum ig_err put_executable(struct ig_wwriter *w, int fd, uint64_t size, struct ig_why *why)
+{
+    enum ig_err err = IG_OK;
     char *buf = malloc(COPY_STEP);
     if (!buf) err = ig_fail(why, IG_NO_MEM, "%s: no memory", w->spec->out);
-    (void)ig_wfile_trailer(fd, size, &size, &bytes); /* on success: where the embedded one starts */
     for (uint64_t at = 0; at < size && !err; at += COPY_STEP) {
         const uint64_t step = size - at < COPY_STEP ? size - at : COPY_STEP;
         err = ig_file_read(fd, exe, buf, at, step, why);
         if (!err) err = put(w, buf, at, step, why);
     }
     free(buf);
-    close(fd);
-    w->base = (size + IG_WALIGN - 1) & ~(uint64_t)(IG_WALIGN - 1);
     return err;
 }
 
@@ -103,42 +108,22 @@ static enum ig_err fill_header(struct ig_wwriter *w, struct ig_why *why)
     return IG_OK;
 }
 
-static enum ig_err open_temp(struct ig_wwriter *w, struct ig_why *why)
-{
-    const struct ig_wspec *s = w->spec;
-    const size_t n = strlen(s->out) + 32;
-    struct stat st;
-
-    if (stat(s->out, &st) == 0 && !S_ISREG(st.st_mode))
-        return ig_fail(why, IG_IO, "%s: want the name of a regular file, got something else",
-                       s->out);
-    w->temp = malloc(n);
-    if (!w->temp) return ig_fail(why, IG_NO_MEM, "%s: no memory", s->out);
-    snprintf(w->temp, n, "%s.partial-%ld", s->out, (long)getpid());
-    w->fd = open(w->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, s->embed ? 0777 : 0666);
-    if (w->fd >= 0) return IG_OK;
-    const int error = errno;
-    free(w->temp); /* not ours to remove */
-    w->temp = NULL;
-    const char *slash = strrchr(s->out, '/');
-    if (error == ENOENT && slash)
-        return ig_fail(why, IG_IO, "%s: cannot create: the folder %.*s does not exist", s->out,
-                       (int)(slash - s->out), s->out);
-    return ig_fail(why, IG_IO, "%s: cannot create: %s", s->out, strerror(error));
-}
-
 enum ig_err ig_wwrite_open(struct ig_wwriter *w, const struct ig_wspec *spec, struct ig_why *why)
 {
-    *w = (struct ig_wwriter){ .spec = spec, .fd = -1 };
-    sigaction(SIGXFSZ, &(struct sigaction){ .sa_handler = SIG_IGN }, &w->xfsz);
+    uint64_t size = 0;
+    int fd = -1;
+
+    *w = (struct ig_wwriter){ .spec = spec, .temp.fd = -1 };
     w->hash = XXH3_createState();
     enum ig_err err = w->hash ? IG_OK : ig_fail(why, IG_NO_MEM, "%s: no memory", spec->out);
     if (!err) err = fill_header(w, why);
-    if (!err) err = open_temp(w, why);
+    if (!err && spec->embed) err = open_executable(w, &fd, &size, why);
+    if (!err) err = ig_temp_open(&w->temp, spec->out, spec->embed ? 0777 : 0666, why);
     if (!err && free_bytes(w) < total_bytes(w))
         err = ig_fail(why, IG_IO, "%s: no room: want %llu bytes, got %llu free", spec->out,
                       (ull)total_bytes(w), (ull)free_bytes(w));
-    if (!err && spec->embed) err = put_executable(w, why);
+    if (!err && spec->embed) err = put_executable(w, fd, size, why);
+    if (fd >= 0) close(fd);
     if (!err)
         err = put(w, spec->tokenizer, w->base + w->h.tokenizer.off, spec->tokenizer_bytes, why);
     if (err)
@@ -214,27 +199,18 @@ enum ig_err ig_wwrite_finish(struct ig_wwriter *w, struct ig_why *why)
 
     IG_ASSERT(w->at == s->data_bytes && w->block == s->n_block);
     enum ig_err err = put_rest(w, why);
-    if (!err && (ftruncate(w->fd, (off_t)total_bytes(w)) != 0 ||
-                 (s->embed && fchmod(w->fd, 0755) != 0) || fsync(w->fd) != 0))
-        err = ig_fail(why, IG_IO, "%s: %s", w->temp, strerror(errno));
-    if (!err && rename(w->temp, s->out) != 0)
-        err =
-            ig_fail(why, IG_IO, "%s: cannot rename %s to it: %s", s->out, w->temp, strerror(errno));
-    if (!err) {
-        free(w->temp);
-        w->temp = NULL; /* so that abort, which ends both ways, has nothing to remove */
-        sync_folder(s->out);
-    }
+    if (!err && (ftruncate(w->temp.fd, (off_t)total_bytes(w)) != 0 ||
+                 (s->embed && fchmod(w->temp.fd, 0755) != 0) || fsync(w->temp.fd) != 0))
+        err = ig_fail(why, IG_IO, "%s: %s", w->temp.name, strerror(errno));
+    if (!err) err = ig_temp_keep(&w->temp, why);
+    if (!err) sync_folder(s->out);
     ig_wwrite_abort(w);
     return err;
 }
 
 void ig_wwrite_abort(struct ig_wwriter *w)
 {
-    if (w->fd >= 0) close(w->fd);
-    if (w->temp) unlink(w->temp);
-    free(w->temp);
+    ig_temp_drop(&w->temp);
     XXH3_freeState(w->hash);
-    sigaction(SIGXFSZ, &w->xfsz, NULL);
-    *w = (struct ig_wwriter){ .fd = -1 };
+    *w = (struct ig_wwriter){ .temp.fd = -1 };
 }

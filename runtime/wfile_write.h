@@ -7,8 +7,7 @@
 #ifndef IG_WFILE_WRITE_H
 #define IG_WFILE_WRITE_H
 
-#include <signal.h>
-
+#include "file.h"
 #include "wfile.h"
 
 /* What will be written.  Everything must live until finish or abort. */
@@ -27,13 +26,11 @@ struct ig_wspec {
 struct ig_wwriter {
     const struct ig_wspec *spec;
     struct ig_wheader h;
-    char *temp;
-    int fd;
-    uint64_t base;         /* of the weights file in fd */
-    uint64_t at;           /* data bytes written */
-    uint32_t block;        /* the block that `at` lies in */
-    void *hash;            /* its running checksum */
-    struct sigaction xfsz; /* SIGXFSZ is ignored meanwhile: a limit is an error, not a death */
+    struct ig_temp temp;
+    uint64_t base;  /* of the weights file in temp */
+    uint64_t at;    /* data bytes written */
+    uint32_t block; /* the block that `at` lies in */
+    void *hash;     /* its running checksum */
 };
 
 /* On error nothing is left behind. */

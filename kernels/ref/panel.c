@@ -72,6 +72,51 @@ void ig_row_to_f32(enum ig_fmt fmt, float *dst, const void *row, int cols)
     }
 }
 
+/* Where a standard block has its f16 scale; a minimum follows it. */
+static int scale_at(enum ig_fmt fmt)
+{
+    return fmt == IG_Q6_K ? 208 : fmt == IG_Q3_K ? 108 : fmt == IG_Q2_K ? 80 : 0;
+}
+
+/* An exponent of all ones, plus its lowest bit, carries into the sign. */
+int ig_row_finite(enum ig_fmt fmt, const void *row, int cols)
+{
+    const struct ig_qfmt *f = ig_qfmt(fmt);
+    const uint8_t *p = row;
+    uint32_t bad = 0;
+
+    if (f && f->d_bytes == 1) {
+        for (int i = 0; i < cols; i += f->cols, p += f->bytes) bad |= p[0] == 255;
+        return !bad;
+    }
+    if (f) {
+        p += scale_at(fmt);
+        for (int i = 0; i < cols; i += f->cols, p += f->bytes) {
+            bad |= (get16(p) & 0x7c00u) + 0x0400u;
+            if (f->min) bad |= (get16(p + 2) & 0x7c00u) + 0x0400u;
+        }
+        return !(bad & 0x8000u);
+    }
+    if (fmt == IG_F32) {
+#pragma omp simd reduction(| : bad)
+        for (int i = 0; i < cols; i++) {
+            uint32_t u;
+            memcpy(&u, p + 4 * (size_t)i, sizeof u);
+            bad |= (u & 0x7f800000u) + 0x00800000u;
+        }
+        return !(bad >> 31);
+    }
+    const uint16_t mask = fmt == IG_F16 ? 0x7c00 : 0x7f80, low = fmt == IG_F16 ? 0x0400 : 0x0080;
+    uint16_t bad16 = 0;
+#pragma omp simd reduction(| : bad16)
+    for (int i = 0; i < cols; i++) {
+        uint16_t u;
+        memcpy(&u, p + 2 * (size_t)i, sizeof u);
+        bad16 = (uint16_t)(bad16 | (uint16_t)((u & mask) + low));
+    }
+    return !(bad16 & 0x8000u);
+}
+
 void ig_row_from_f32(enum ig_fmt fmt, void *row, const float *src, int cols)
 {
     const struct ig_qfmt *f = ig_qfmt(fmt);

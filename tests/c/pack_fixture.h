@@ -166,8 +166,10 @@ static inline void fx_write_data(FILE *f, const struct fixture *x, const struct 
         for (uint64_t r = 0; r < rows; r++) {
             for (uint64_t c = 0; c < cols; c++)
                 v[c] = fx_value(t, t->n_dim == 3 ? (int)e : t->expert, fx_row(x, t, r), c);
-            if (fx_is(x->nan, t) && r == 1) v[2] = NAN;
+            const int bad = fx_is(x->nan, t) && r == (t->n_dim > 1);
+            if (bad) v[2] = NAN;
             ig_row_from_f32(t->fmt, row, v, (int)cols);
+            if (bad && ig_fmt_cols(t->fmt) > 1) memset(row, 0xff, bytes); /* scales, too */
             assert_int_equal(fwrite(row, 1, bytes, f), bytes);
         }
     free(row);

@@ -312,6 +312,7 @@ static void test_no_room(void **state)
 {
     struct ig_wwriter w;
     struct rlimit old, limit;
+    struct stat st;
     char want[700];
     (void)state;
 
@@ -339,6 +340,18 @@ static void test_no_room(void **state)
     want_text(why.text, want);
     ig_wwrite_abort(&w);
     assert_int_equal(files_in_folder(), before);
+    /* An executable with weights takes the room of both. */
+    assert_int_equal(stat("/proc/self/exe", &st), 0);
+    const unsigned long long all = (unsigned long long)(st.st_size + 4095) / 4096 * 4096 + 24576 + 32;
+    limit.rlim_cur = all - 1;
+    spec.embed = 1;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    err = ig_wwrite_open(&w, &spec, &why);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(err, IG_IO);
+    snprintf(want, sizeof want, "%s: no room: want %llu bytes, got %llu free", path, all, all - 1);
+    want_text(why.text, want);
+    assert_int_equal(files_in_folder(), before);
     struct bytes b = slurp(path);
     assert_int_equal(b.n, 3);
     free(b.p);
@@ -361,9 +374,11 @@ static void test_embedded(void **state)
 {
     struct ig_wfile f;
     struct stat one, two;
+    int found;
     (void)state;
 
-    assert_false(ig_wfile_embedded());
+    assert_int_equal(ig_wfile_embedded(&found, &why), IG_OK);
+    assert_false(found);
     assert_int_equal(ig_wfile_open(&f, NULL, 0, &why), IG_BAD_FILE);
     want_text(why.text, "embedded weights: trailer: want one at this executable's end, got none "
                         "(pass a weights file, or pack with --embed)");
@@ -381,12 +396,13 @@ static void test_embedded(void **state)
     struct bytes b = slurp(path);
     b.p[b.n - 20] ^= 1; /* a trailer whose checksum is wrong is none */
     save("program", &b);
-    assert_int_equal(run_embedded(path, NULL), 1);
+    assert_int_equal(run_embedded(path, NULL), 3); /* but something follows the program */
     free(b.p);
 }
 
 int main(int argc, char **argv)
 {
+    int found;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_truncated),  cmocka_unit_test(test_flipped),
@@ -395,7 +411,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_room),    cmocka_unit_test(test_embedded),
     };
     if (argc > 1 && strcmp(argv[1], "--embedded") == 0)
-        return !ig_wfile_embedded() || load_all(NULL) != IG_OK;
+        return ig_wfile_embedded(&found, &why) ? 3 : !found || load_all(NULL) != IG_OK;
     if (argc > 2 && strcmp(argv[1], "--embed-again") == 0) {
         write_to(argv[2], 1);
         return 0;

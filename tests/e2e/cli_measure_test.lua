@@ -80,6 +80,16 @@ function TestEval:testRefusals()
   L.write(tmp("empty"), "")
   refuses(1, "eval %m -f " .. tmp("empty"), "want 2 tokens or more")
   refuses(1, "eval %m --tokens 1,2 --dump /nonexistent/x", "/nonexistent/x: cannot create")
+  L.run(("mkfifo %s; ln -s /dev/null %s"):format(tmp("fifo"), tmp("null")))
+  for _, name in ipairs { "fifo", "null" } do
+    refuses(1, "eval %m --tokens 1,2 --dump " .. tmp(name),
+      name .. ": want the name of a regular file, got something else")
+  end
+  lu.assertEquals({ L.run("test -p " .. tmp("fifo")) }, { "", "", 0 })
+  local out, err, code = ingot("eval %m --tokens 1,2 --dump " .. tmp("cut"), "ulimit -f 2;")
+  lu.assertEquals({ out, code }, { "", 1 })
+  lu.assertStrContains(err, "cut: cannot write: File too large")
+  lu.assertEquals((L.run(("ls %s | grep cut"):format(L.tmp()))), "")
   refuses(1, "eval %m --tokens 1,2 --greedy 2000000", "the context has")
   refuses(2, "eval %m --tokens 1,4096 --greedy 1", "want token ids from 0 to 4095")
 end

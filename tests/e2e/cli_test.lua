@@ -199,6 +199,38 @@ function TestWeights:testEmbedded()
   assert_code(0, code, err)
   lu.assertEquals(out, (ingot("run %m -p Once -n 4 --temp 0")))
   lu.assertStrContains((L.run(one .. " info")), "(embedded)")
+  L.run(("head -c -1 %s >%s; chmod +x %s"):format(one, tmp("cut"), tmp("cut")))
+  out, err, code = L.run(tmp("cut") .. " run -p Once -n 4")
+  lu.assertEquals({ out, code }, { "", 1 })
+  lu.assertStrContains(err, "cut: its embedded weights are cut short: want the trailer INGOTEMB")
+end
+
+function TestWeights:testPackHarmsNothing()
+  local src, out = tmp("src.gguf"), tmp("harmless")
+  L.run(("cp %s %s"):format(SRC, src))
+  local same = "want an output that is not the checkpoint itself"
+  refuses(2, ("pack %s -o %s"):format(src, src), same)
+  refuses(2, ("pack %s -o %s --embed %s"):format(src, out, src), same)
+  refuses(2, ("pack %s -o %s --embed %s"):format(src, out, out), "the same file twice")
+  refuses(2, ("pack %s -o %s --embed %s"):format(src, out, bin), "this is the running program")
+  lu.assertFalse(L.exists(out))
+  lu.assertTrue(L.read(src) == L.read(SRC))
+  os.remove(src)
+end
+
+function TestWeights:testPackUnderPressure()
+  local out = tmp("pressed")
+  local _, err, code = ingot(("pack %s -o %s"):format(SRC, out), "OMP_NUM_THREADS=1000000")
+  assert_code(0, code, err)
+  lu.assertTrue(L.read(out) == L.read(weights))
+  os.remove(out)
+  -- Two kinds of signal at once: the first one's orderly end.  Twice the same: at once, and tidy.
+  for _, kinds in ipairs { { "HUP", "TERM" }, { "TERM", "TERM" } } do
+    L.run(("bash -c '%s pack --synth 1 -o %s & p=$!; " ..
+      "for i in $(seq 500); do [ -e %s.partial-$p ] && break; sleep 0.002; done; " ..
+      "kill -%s $p; kill -%s $p; wait $p'"):format(bin, out, out, kinds[1], kinds[2]))
+    lu.assertEquals((L.run(("ls %s | grep partial"):format(L.tmp()))), "")
+  end
 end
 
 --- Damage `weights` at `offset` (nil: cut there) and say what a command makes of it.
