@@ -139,7 +139,7 @@ install: build
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/$(BINARY)
 
 format:
-	clang-format -i $(wildcard runtime/*.[ch] kernels/*.h kernels/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.[ch] tools/*.c tools/*/*.[ch] bench/*.c)
+	clang-format -i $(wildcard runtime/*.[ch] kernels/*.h kernels/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.[ch] tests/templates/*.c tools/*.c tools/*/*.[ch] bench/*.c)
 
 clean:
 	rm -rf out
