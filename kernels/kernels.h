@@ -77,13 +77,14 @@ struct ig_attn {
 
 /* Fold positions [lo, hi) of one KV block into the state, 0 <= lo < hi <= 64.
  * q: [g][hd]; k: [hd][64] (transposed inside the block); v: [64][hd].
- * score = (sum over d ascending, one fmaf chain) * scale;
+ * score = (sum over d ascending, one fmaf chain) * scale, or with a bias
+ * fmaf(that sum, scale, bias[h * step + j]): NULL, or 64 floats a head;
  * m' = max(m, scores) + 0; c = ig_expf(m - m'); p = ig_expf(score - m');
  * l = fmaf(l, c, sum16(p)), sum16 by rule 4 with position j in lane j % 16;
  * o = o * c, then o = fmaf(p_j, v_j, o) for j ascending.
- * Rows of K outside [lo, hi) may be read, never used. */
+ * Rows of K and biases outside [lo, hi) may be read, never used. */
 typedef void ig_attn_fn(struct ig_attn *st, const float *q, const void *k, const void *v, int hd,
-                        int g, int lo, int hi, float scale);
+                        int g, int lo, int hi, float scale, const float *bias, int step);
 
 /* One instruction set's kernels.  The generated tables name one of these. */
 struct ig_kernels {
@@ -125,6 +126,8 @@ struct ig_kernels {
     /* g = min(gate, limit), u = up into [-limit, limit];
      * h = (u + 1) * (g / (1 + ig_expf(-1.702 * g))) */
     void (*swiglu_oai)(float *h, const float *gate, const float *up, float limit, int n);
+    /* y = max(x, 0) */
+    void (*relu)(float *y, const float *x, int n);
 };
 
 extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512;

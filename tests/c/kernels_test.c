@@ -263,6 +263,8 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
                        m[2] = { guard_alloc((size_t)g * 4), guard_alloc((size_t)g * 4) };
     const struct guard l[2] = { guard_alloc((size_t)g * 4), guard_alloc((size_t)g * 4) };
     const struct guard o[2] = { guard_alloc(no * 4), guard_alloc(no * 4) };
+    const int step = KB + 3; /* of the biases: heads need not be aligned */
+    const struct guard bias = guard_alloc((size_t)((g - 1) * step + KB) * 4);
     for (int s = 0; s < 2; s++) {
         for (int h = 0; h < g; h++) {
             ((float *)m[s].p)[h] = m0;
@@ -270,14 +272,17 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
         }
         memset(o[s].p, 0, no * 4);
     }
-    /* two blocks in turn: the second meets a state that is not empty */
+    data_floats(bias.p, (g - 1) * step + KB, PLAIN);
+    /* two blocks in turn: the second meets a state that is not empty, and has biases */
     for (int turn = 0; turn < 2; turn++) {
         data_floats(q.p, g * hd, PLAIN);
         data_row(fmt, key.p, KB * hd, PLAIN);
         data_row(fmt, val.p, KB * hd, turn ? PLAIN : WIDE);
         for (int s = 0; s < 2; s++) {
             struct ig_attn st = { m[s].p, l[s].p, o[s].p };
-            (s ? k : &ig_kernels_ref)->attn[fmt](&st, q.p, key.p, val.p, hd, g, lo, hi, 0.7f);
+            (s ? k : &ig_kernels_ref)
+                ->attn[fmt](&st, q.p, key.p, val.p, hd, g, lo, hi, 0.7f, turn ? bias.p : NULL,
+                            step);
         }
         if (memcmp(m[0].p, m[1].p, (size_t)g * 4) || memcmp(l[0].p, l[1].p, (size_t)g * 4) ||
             memcmp(o[0].p, o[1].p, no * 4)) {
@@ -285,7 +290,7 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
                      hi);
         }
     }
-    const struct guard all[] = { key, val, q, m[0], m[1], l[0], l[1], o[0], o[1] };
+    const struct guard all[] = { key, val, q, bias, m[0], m[1], l[0], l[1], o[0], o[1] };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) guard_free(all[i]);
 }
 
@@ -316,19 +321,20 @@ static void attention_is_near_exact(void **state)
 {
     (void)state;
     enum { HD = 64, N = 2 * KB - 9 };
-    static float q[HD], k[2][HD * KB], v[2][KB * HD], o[HD];
+    static float q[HD], k[2][HD * KB], v[2][KB * HD], o[HD], bias[KB];
     float m = -INFINITY, l = 0.0f;
     data_floats(q, HD, PLAIN);
     data_floats(k[0], 2 * HD * KB, PLAIN);
     data_floats(v[0], 2 * HD * KB, PLAIN);
+    data_floats(bias, KB, PLAIN);
     struct ig_attn st = { &m, &l, o };
-    ig_kernels_ref.attn[IG_F32](&st, q, k[0], v[0], HD, 1, 0, KB, 0.125f);
-    ig_kernels_ref.attn[IG_F32](&st, q, k[1], v[1], HD, 1, 0, N - KB, 0.125f);
+    ig_kernels_ref.attn[IG_F32](&st, q, k[0], v[0], HD, 1, 0, KB, 0.125f, NULL, 0);
+    ig_kernels_ref.attn[IG_F32](&st, q, k[1], v[1], HD, 1, 0, N - KB, 0.125f, bias, KB);
     double sum = 0, want[HD] = { 0 };
     for (int j = 0; j < N; j++) {
         double s = 0;
         for (int d = 0; d < HD; d++) s += (double)q[d] * (double)k[j / KB][d * KB + j % KB];
-        const double e = exp(s * 0.125);
+        const double e = exp(s * 0.125 + (j < KB ? 0.0 : (double)bias[j - KB]));
         sum += e;
         for (int d = 0; d < HD; d++) want[d] += e * (double)v[j / KB][j % KB * HD + d];
     }
@@ -376,13 +382,13 @@ static void steps_equal_ref(void **state)
             const int n = sizes[i];
             const size_t bytes = (size_t)n * 4;
             struct guard x = guard_alloc(bytes), w = guard_alloc(bytes), b = guard_alloc(bytes);
-            struct guard y[2][6];
+            struct guard y[2][7];
             float dot[2];
             data_floats(x.p, n, (enum data_kind)kind);
             data_floats(w.p, n, PLAIN);
             data_floats(b.p, n, PLAIN);
             for (int v = 0; v < 2; v++) {
-                for (int j = 0; j < 6; j++) {
+                for (int j = 0; j < 7; j++) {
                     y[v][j] = guard_alloc(bytes);
                     memcpy(y[v][j].p, x.p, bytes);
                 }
@@ -392,10 +398,11 @@ static void steps_equal_ref(void **state)
                 both[v]->clamp(y[v][3].p, 0.5f, n);
                 both[v]->sigmoid(y[v][4].p, n);
                 both[v]->swiglu_oai(y[v][5].p, x.p, w.p, 0.75f, n);
+                both[v]->relu(y[v][6].p, x.p, n);
                 dot[v] = both[v]->dot(x.p, w.p, n);
             }
             assert_memory_equal(&dot[0], &dot[1], sizeof dot[0]);
-            for (int j = 0; j < 6; j++) {
+            for (int j = 0; j < 7; j++) {
                 assert_memory_equal(y[0][j].p, y[1][j].p, bytes);
                 guard_free(y[0][j]);
                 guard_free(y[1][j]);
