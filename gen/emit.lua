@@ -8,6 +8,7 @@ local dump = require "gen.dump"
 local explain = require "gen.explain"
 local families = require "gen.families"
 local hash = require "gen.hash"
+local plan_bias = require "gen.plan_bias"
 local plan_mem = require "gen.plan_mem"
 local plan_rope = require "gen.plan_rope"
 local quant = require "gen.quant"
@@ -68,6 +69,7 @@ local function name_rows(list)
         s.step or 1)
       if s.transpose then text = text .. (", .cols = %d"):format(s.cols) end
     end
+    if a.stack then text = text .. ", .stack = IG_STACK_" .. a.stack end
     if a.paired then text = text .. (", .pair_period = %d, .pair_from = %d"):format(a.paired.period, a.paired.from) end
     rows[i] = "{ " .. text .. " },"
   end
@@ -88,6 +90,13 @@ local function floats(list)
   return out
 end
 
+-- Rows of each stack's buckets; nil for models without relative positions.
+local function bucket_rows(m)
+  local rows = {}
+  for i, buckets in ipairs(plan_bias.plan(m) or {}) do rows[i] = { rows = c.rows(buckets) } end
+  return rows[1] and rows
+end
+
 -- Rotary tables, and the switches that the compiler folds away.
 local function arithmetic(m)
   local rope, tables = plan_rope.plan(m), {}
@@ -102,6 +111,7 @@ local function arithmetic(m)
     latent_eps = c.f32(m.latent_eps), attn_scale = c.f32(plan_rope.attn_scale(m)),
     n_rope = #rope.tables, rope_switch = rope.switch, rope_scales = table.concat(floats(rope.scales), ", "),
     rope_tables = tables, n_ff_aside = plan_mem.aside(m),
+    kv_layers = plan_mem.kv_layers(m), rel_buckets = bucket_rows(m),
     q_lora = m.q_lora, kv_lora = m.kv_lora or 0, nope_dim = m.nope_dim or 0, v_dim = m.v_dim or m.head_dim,
   }
 end
@@ -174,6 +184,7 @@ function M.view(plan, plan_hash)
     layers = layer_rows(plan), sources = source_rows(plan),
     token_embd = mat(layout.token_embd), output = mat(layout.output),
     output_norm = c.u64(layout.output_norm), output_norm_bias = c.u64(layout.output_norm_bias or 0),
+    enc_norm = c.u64(layout.enc_norm or 0),
     last_expert_end = c.u64(layout.data_bytes),
     plan_text = text_lines(explain.text(plan, plan_hash)),
     gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,

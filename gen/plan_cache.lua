@@ -22,8 +22,7 @@ function M.hit_rate(ways, n_expert)
   return math.sqrt(ways / n_expert)
 end
 
-local function geometry(m, hw, slots, ways, slot, resident_s)
-  local layers = m.n_layer - m.n_layer_dense
+local function geometry(m, hw, layers, slots, ways, slot, resident_s)
   local sets = math.min(slots // ways, layers)
   local hits = sets * m.n_expert_used * M.hit_rate(ways, m.n_expert)
   local fetched = sets * m.n_expert_used - hits
@@ -37,20 +36,44 @@ local function geometry(m, hw, slots, ways, slot, resident_s)
 end
 
 -- Every M that holds a token's own experts; the fastest, and on a tie the one with more ways.
-local function choose(m, hw, slots, slot, resident_s)
+local function choose(m, hw, layers, slots, slot, resident_s)
   local weighed, best = {}, nil
   for ways = m.n_expert_used, math.min(m.n_expert, slots) do
-    local g = geometry(m, hw, slots, ways, slot, resident_s)
+    local g = geometry(m, hw, layers, slots, ways, slot, resident_s)
     weighed[#weighed + 1] = g
     if not best or g.seconds <= best.seconds then best = g end
   end
   return best, weighed
 end
 
-local function slot_bytes(layout)
-  local most = 0
-  for _, layer in ipairs(layout.layers) do most = math.max(most, layer.expert_stride) end
-  return most
+-- The largest expert, and the layers with experts that a decode step runs.
+local function experts_of(layout)
+  local most, layers = 0, 0
+  for _, layer in ipairs(layout.layers) do
+    most = math.max(most, layer.expert_stride)
+    if layer.expert_stride > 0 and not layer.encoder then layers = layers + 1 end
+  end
+  return most, layers
+end
+
+--- Unequal experts (arXiv 2512.16473): a block is worth a slot when it is small or often called; the rest
+--- is loaded on demand.
+M.SMALL_BYTES, M.FREQUENT = 200e6, 0.2
+function M.cacheable(bytes, share) return bytes < M.SMALL_BYTES or share > M.FREQUENT end
+
+--- The kinds of experts by size: { bytes, layers, share of a layer's calls, cacheable }.
+function M.kinds(m, layout)
+  local kinds, by_bytes = {}, {}
+  for _, layer in ipairs(layout.layers) do
+    local bytes = layer.slab_bytes
+    if bytes > 0 and not by_bytes[bytes] then
+      local share = m.n_expert_used / m.n_expert
+      kinds[#kinds + 1] = { bytes = bytes, layers = 0, share = share, cacheable = M.cacheable(bytes, share) }
+      by_bytes[bytes] = kinds[#kinds]
+    end
+    if bytes > 0 then by_bytes[bytes].layers = by_bytes[bytes].layers + 1 end
+  end
+  return kinds
 end
 
 --- @param m      table  a checked model
@@ -77,14 +100,14 @@ function M.plan(m, hw, layout, mem)
       :format(num.human(usable), num.human(gpu.vram), num.human(gpu.vram_reserve), num.human(at),
         num.human(layout.resident_bytes), num.human(mem.kv_bytes), num.human(mem.work_bytes))
   end
-  local slot = slot_bytes(layout)
+  local slot, layers = experts_of(layout)
   local slots = (usable - at) // slot
   if slots < m.n_expert_used then
     return nil, ("cache: want %d expert slots of %s for one layer's choice, got %d in %s of VRAM")
       :format(m.n_expert_used, num.human(slot), slots, num.human(usable - at))
   end
   local resident_s = layout.token_resident_bytes / gpu.vram_bw
-  local best, weighed = choose(m, hw, slots, slot, resident_s)
+  local best, weighed = choose(m, hw, layers, slots, slot, resident_s)
   local cache = {
     slots = slots, slot_bytes = slot, sets = best.sets, ways = best.ways, seconds = best.seconds,
     hit_rate = best.hit_rate, weighed = weighed, regions = fixed, free = usable - at,

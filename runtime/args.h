@@ -49,7 +49,7 @@ struct ig_opts {
     const char *out, *embed;
     struct ig_opt_u64 synth;
 
-    const char *tokens, *dump;
+    const char *tokens, *decoder_tokens, *dump;
     int greedy; /* -1: not given */
 
     int bench_prompt, bench_gen, repetitions;

@@ -140,6 +140,8 @@ static enum ig_err converse(struct talk *t, struct ig_why *why)
 
 static enum ig_err open_talk(struct talk *t, struct ig_why *why)
 {
+    if (IG_N_LAYER_ENC)
+        return ig_fail(why, IG_FAIL, "a model with an encoder does not chat; use run");
     enum ig_err err = ig_session_open(&t->s, t->o, 1, why);
     if (err != IG_OK) return err;
     const char *source = ig_tok_chat_template(t->s.tok);

@@ -92,6 +92,8 @@ float ig_pack_synth_value(enum ig_role role)
     case IG_ROLE_ATTN_NORM:
     case IG_ROLE_FFN_NORM:
     case IG_ROLE_OUTPUT_NORM:
+    case IG_ROLE_ENC_NORM:
+    case IG_ROLE_CROSS_NORM:
     case IG_ROLE_ATTN_Q_NORM:
     case IG_ROLE_ATTN_K_NORM:
     case IG_ROLE_ATTN_Q_A_NORM:
