@@ -2,7 +2,7 @@
 
 local formats_of = require "gen.formats"
 local num = require "gen.num"
-local plan_cache = require "gen.plan_cache"
+local plan_kinds = require "gen.plan_kinds"
 local plan_layout = require "gen.plan_layout"
 
 local M = {}
@@ -22,8 +22,10 @@ end
 local function describe_model(plan, add)
   local m = plan.model
   add("model      %s (%s)", plan.model_id, plan.model_file)
-  local layers = m.n_layer_enc > 0 and ("%d + %d"):format(m.n_layer_enc, m.n_layer - m.n_layer_enc) or m.n_layer
-  add("           %s, %s layers, %d wide, %d heads over %d KV heads of %d", m.family, layers, m.n_embd, m.n_head, m.n_head_kv, m.head_dim)
+  local enc = m.n_layer_enc
+  local layers = enc > 0 and ("%d + %d"):format(enc, m.n_layer - enc) or m.n_layer
+  add("           %s, %s layers, %d wide, %d heads over %d KV heads of %d", m.family, layers, m.n_embd,
+    m.n_head, m.n_head_kv, m.head_dim)
   add("           %d experts of %d a layer, %d used; vocabulary %d%s%s", m.n_expert, m.n_ff,
     m.n_expert_used, m.n_vocab, m.tied and ", tied output" or "",
     m.window > 0 and (", window %d"):format(m.window) or "")
@@ -61,10 +63,10 @@ end
 local function describe_kinds(plan, add)
   local m = plan.model
   if m.n_layer_enc == 0 then return end
-  for _, kind in ipairs(plan_cache.kinds(m, plan.layout)) do
+  for _, kind in ipairs(plan_kinds.of(m, plan.layout)) do
     add("cacheable  %s: experts of %s in %d layers, %.2g %% of a layer's calls each (below %s or over %.0f %%)",
       kind.cacheable and "yes" or "no, on demand", num.human(kind.bytes), kind.layers, 100 * kind.share,
-      num.human(plan_cache.SMALL_BYTES), 100 * plan_cache.FREQUENT)
+      num.human(plan_kinds.SMALL_BYTES), 100 * plan_kinds.FREQUENT)
   end
   add("           dense blocks, in every call, are resident")
 end

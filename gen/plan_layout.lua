@@ -139,7 +139,8 @@ local function token_bytes(m, layout)
   for i, layer in ipairs(layout.layers) do
     layer.encoder = shape.is_encoder(m, i) or nil
     for _, mat in ipairs(layer.encoder and {} or shape.layer_matrices(m, i)) do
-      if mat.part ~= "expert" and mat.role ~= "cross_k" and mat.role ~= "cross_v" then resident = resident + layer[mat.role].bytes end
+      local once = mat.role == "cross_k" or mat.role == "cross_v"
+      if mat.part ~= "expert" and not once then resident = resident + layer[mat.role].bytes end
     end
     if not layer.encoder then experts = experts + layer.slab_bytes * m.n_expert_used end
   end

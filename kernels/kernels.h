@@ -112,8 +112,8 @@ struct ig_kernels {
     /* One more score without a value for each head: m' = max(m, sink), c = ig_expf(m - m');
      * l = fmaf(l, c, ig_expf(sink - m')), o = o * c */
     void (*attn_sink)(struct ig_attn *a, const float *sink, int hd, int g);
-    /* y = (x - mean) * (1 / sqrt(var + eps)) * w + b, left to right, the last two one fmaf; b may be
-     * NULL; mean = sum(x) / n, var = sum((x - mean)^2) / n, sums by rule 4 */
+    /* y = (x - mean) * (1 / sqrt(var + eps)) * w + b, left to right, the last two one fmaf; b may
+     * be NULL; mean = sum(x) / n, var = sum((x - mean)^2) / n, sums by rule 4 */
     void (*layernorm)(float *y, const float *x, const float *w, const float *b, int n, float eps);
     /* y = y + x */
     void (*add)(float *y, const float *x, int n);

@@ -93,7 +93,8 @@ static void fold_span(struct ig_engine *e, const struct ig_reach *r, int row, in
                       float *st)
 {
     const int from = first_pos(e, r, row), to = last_pos(e, r, row) + 1;
-    const float *bias = IG_N_REL_BUCKET && r->bias ? r->bias + group * IG_GROUP * IG_BIAS_STRIDE : NULL;
+    const float *bias =
+        IG_N_REL_BUCKET && r->bias ? r->bias + group * IG_GROUP * IG_BIAS_STRIDE : NULL;
     const float *q =
         IG_BUF(e, Q, float) + (size_t)row * IG_Q_STRIDE + group * IG_GROUP * IG_HEAD_DIM;
     struct ig_attn a = state_at(st);
@@ -105,11 +106,10 @@ static void fold_span(struct ig_engine *e, const struct ig_reach *r, int row, in
         if (lo >= IG_KV_BLOCK) continue;
         const unsigned char *kv =
             ig_kv(e, r->place, e->batch->seq[row], blk, group / IG_GROUPS_PER_KV);
-        ig_kern.attn[IG_KV_FMT](&a, q, kv, kv + (size_t)IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM,
-                                IG_HEAD_DIM, IG_GROUP, lo > 0 ? lo : 0,
-                                hi < IG_KV_BLOCK ? hi : IG_KV_BLOCK, IG_ATTN_SCALE,
-                                bias ? bias + blk * IG_KV_BLOCK - e->batch->pos[row] : NULL,
-                                IG_BIAS_STRIDE);
+        ig_kern.attn[IG_KV_FMT](
+            &a, q, kv, kv + (size_t)IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM, IG_HEAD_DIM, IG_GROUP,
+            lo > 0 ? lo : 0, hi < IG_KV_BLOCK ? hi : IG_KV_BLOCK, IG_ATTN_SCALE,
+            bias ? bias + blk * IG_KV_BLOCK - e->batch->pos[row] : NULL, IG_BIAS_STRIDE);
     }
 }
 

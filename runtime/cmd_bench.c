@@ -188,13 +188,13 @@ static void print_json(const struct bench *b)
                       r.bound_rate, "fraction_of_bound", r.rate / r.bound_rate, "bytes_per_token",
                       t->bytes, "gb_per_s", r.gbs, "bound_gb_per_s", r.bound_gbs));
     }
-    ig_out_json(json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:I, s:I}",
-                          "plan", IG_PLAN_HASH, "hw", IG_HW_ID, "model", IG_MODEL_ID, "kernels",
-                          ig_kern.name, "threads", ig_threads(b->e), "ctx", ig_n_ctx(b->e), "batch",
-                          gen->n_batch, "repetitions", b->done, "seed", (json_int_t)b->o->seed.value,
-                          "memory_read_gb_per_s", b->bandwidth / 1e9, "plan_memory_read_gb_per_s",
-                          (double)IG_HW_MEM_BW / 1e9, "tests", tests, "peak_bytes",
-                          (json_int_t)b->peak, "plan_bytes", (json_int_t)IG_MEM_BYTES));
+    ig_out_json(json_pack(
+        "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:I, s:I}", "plan",
+        IG_PLAN_HASH, "hw", IG_HW_ID, "model", IG_MODEL_ID, "kernels", ig_kern.name, "threads",
+        ig_threads(b->e), "ctx", ig_n_ctx(b->e), "batch", gen->n_batch, "repetitions", b->done,
+        "seed", (json_int_t)b->o->seed.value, "memory_read_gb_per_s", b->bandwidth / 1e9,
+        "plan_memory_read_gb_per_s", (double)IG_HW_MEM_BW / 1e9, "tests", tests, "peak_bytes",
+        (json_int_t)b->peak, "plan_bytes", (json_int_t)IG_MEM_BYTES));
 }
 
 static void print_csv(const struct bench *b)

@@ -66,8 +66,8 @@ static enum ig_err keep_answer(struct talk *t, int n_prompt, struct ig_why *why)
 {
     char *text = NULL;
     size_t bytes = 0;
-    enum ig_err err = ig_tok_decode(t->s.tok, gen->ids + n_prompt, (size_t)(gen->n_ids - n_prompt), 0,
-                                    &text, &bytes, why);
+    enum ig_err err = ig_tok_decode(t->s.tok, gen->ids + n_prompt, (size_t)(gen->n_ids - n_prompt),
+                                    0, &text, &bytes, why);
     if (err == IG_OK) err = add(t, "assistant", text, bytes, why);
     free(text);
     return err;

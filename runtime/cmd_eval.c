@@ -118,8 +118,9 @@ enum ig_err ig_cmd_eval(const struct ig_opts *o, struct ig_why *why)
         return ig_fail(why, IG_USAGE, "want -f FILE or --tokens IDS, got %s",
                        o->file ? "both" : "neither");
     if (o->file && IG_N_LAYER_ENC)
-        return ig_fail(why, IG_USAGE, "-f: want --tokens IDS: a model with an encoder has no "
-                                      "perplexity of one text");
+        return ig_fail(why, IG_USAGE,
+                       "-f: want --tokens IDS: a model with an encoder has no "
+                       "perplexity of one text");
     if (o->file && (o->dump || o->greedy >= 0))
         return ig_fail(why, IG_USAGE, "%s: want --tokens IDS with it, got -f",
                        o->dump ? "--dump" : "--greedy");

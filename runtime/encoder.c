@@ -1,9 +1,10 @@
-/* encoder.c -- models of two stacks: the encoder's pass over the input, and what the decoder sees of it.
+/* encoder.c -- models of two stacks: the encoder's pass over the input, and what the decoder sees
+ * of it.
  *
  * Every position of the input sees every other one, so a layer's keys and values come first, for
- * all of it, and the rest of the layer then, both in batches of rows.  The stream of the whole input lies
- * in ENC.  At the end each layer of the decoder gets its own keys and values of the encoder's output,
- * which stay in the KV cache until the next input.
+ * all of it, and the rest of the layer then, both in batches of rows.  The stream of the whole
+ * input lies in ENC.  At the end each layer of the decoder gets its own keys and values of the
+ * encoder's output, which stay in the KV cache until the next input.
  */
 #include "state.h"
 

@@ -47,8 +47,8 @@ const float *ig_logits(const struct ig_engine *e, int i); /* [IG_N_VOCAB] */
 /* ig_sample's work area, [IG_N_VOCAB]. */
 struct ig_candidate *ig_sample_work(struct ig_engine *e);
 
-/* Called on the forward pass's values as they are made (eval --dump, trace).  Layers below 0 are the
- * encoder's output after its final norm, its embeddings, the (decoder's) embeddings. */
+/* Called on the forward pass's values as they are made (eval --dump, trace).  Layers below 0 are
+ * the encoder's output after its final norm, its embeddings, the (decoder's) embeddings. */
 enum { IG_TAP_ENC_NORM = -3, IG_TAP_ENC_EMBED, IG_TAP_EMBED };
 struct ig_tap {
     void *ctx;

@@ -3,9 +3,10 @@
  * Tensors of T positions: logits [T, vocab], hidden.embed, hidden.layerL and
  * hidden.final_norm [T, n_embd], router.layerL.topk_idx and .topk_weight (layers with experts)
  * [T, experts used], the chosen experts by descending weight, equal weights by
- * lower id.  A model with an encoder has enc. in front of its hidden and router names, dec. in front of the
- * decoder's, layers counted in each, and decoder_input_ids; T is then the stack's.  With --greedy N: greedy.tokens [N] and greedy.logits [N, vocab],
- * row i being what token i was taken from.
+ * lower id.  A model with an encoder has enc. in front of its hidden and router names, dec. in
+ * front of the decoder's, layers counted in each, and decoder_input_ids; T is then the stack's.
+ * With --greedy N: greedy.tokens [N] and greedy.logits [N, vocab], row i being what token i was
+ * taken from.
  */
 #include "eval.h"
 
@@ -70,7 +71,8 @@ static enum ig_err open_capture(struct capture *c, int dump, struct ig_why *why)
             c->weight[i] = room(c, is_encoder(i) ? (size_t)c->n_enc : rows, IG_N_EXPERT_USED);
         }
     }
-    return c->failed ? ig_fail(why, IG_NO_MEM, "no memory to keep %d positions", c->n_enc + c->n + c->n_greedy)
+    return c->failed ? ig_fail(why, IG_NO_MEM, "no memory to keep %d positions",
+                               c->n_enc + c->n + c->n_greedy)
                      : IG_OK;
 }
 
@@ -162,7 +164,8 @@ static void list_stack(struct ig_tensor *t, int *n, const struct capture *c, int
     const char *const of = enc ? "enc." : IG_N_LAYER_ENC ? "dec." : "";
     char name[48];
     snprintf(name, sizeof name, "%shidden.embed", of);
-    list(t, n, 0, rows, IG_N_EMBD, c->hidden[BELOW + (enc ? IG_TAP_ENC_EMBED : IG_TAP_EMBED)], name);
+    list(t, n, 0, rows, IG_N_EMBD, c->hidden[BELOW + (enc ? IG_TAP_ENC_EMBED : IG_TAP_EMBED)],
+         name);
     for (int i = lo; i < hi; i++) {
         snprintf(name, sizeof name, "%shidden.layer%d", of, i - lo);
         list(t, n, 0, rows, IG_N_EMBD, c->hidden[BELOW + i], name);

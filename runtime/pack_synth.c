@@ -97,8 +97,10 @@ float ig_pack_synth_value(enum ig_role role)
     case IG_ROLE_ATTN_Q_NORM:
     case IG_ROLE_ATTN_K_NORM:
     case IG_ROLE_ATTN_Q_A_NORM:
-    case IG_ROLE_ATTN_KV_A_NORM: return 1.0f;
-    default: return 0.0f;
+    case IG_ROLE_ATTN_KV_A_NORM:
+        return 1.0f;
+    default:
+        return 0.0f;
     }
 }
 

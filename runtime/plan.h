@@ -44,7 +44,7 @@ struct ig_layer {
     uint64_t sinks;                    /* [IG_N_HEAD] */
     struct ig_mat q_a, kv_a, k_b, v_b; /* latent attention */
     uint64_t q_a_norm, kv_a_norm;      /* [IG_Q_LORA], [IG_KV_LORA] */
-    uint64_t rel_bias; /* [IG_N_REL_BUCKET][IG_N_HEAD], of a stack's first layer for all of it */
+    uint64_t rel_bias;   /* [IG_N_REL_BUCKET][IG_N_HEAD], of a stack's first layer for all of it */
     uint64_t cross_norm; /* [IG_N_EMBD] */
     struct ig_mat cross_q, cross_k, cross_v, cross_o; /* a decoder's attention to the encoder */
     struct ig_mat router;
@@ -58,19 +58,20 @@ struct ig_layer {
     uint64_t expert_stride; /* from one expert to the next, a multiple of 4096 */
 };
 
-/* A role a checkpoint tensor can have; gen/families/ has names.  A matrix's bias follows it.  Random
+/* A role a checkpoint tensor can have; gen/families/ has names.  A matrix's bias follows it. Random
  * weights depend on the number: new roles go to the end. */
 #define IG_ROLES(X)                                                                                \
     X(TOKEN_EMBD)                                                                                  \
-    X(OUTPUT_NORM) X(OUTPUT_NORM_BIAS) X(OUTPUT) X(OUTPUT_BIAS) X(ATTN_NORM) X(ATTN_NORM_BIAS)     \
-        X(ATTN_Q) X(ATTN_Q_BIAS) X(ATTN_K) X(ATTN_K_BIAS) X(ATTN_V) X(ATTN_V_BIAS) X(ATTN_O)       \
-            X(ATTN_O_BIAS) X(ATTN_Q_NORM) X(ATTN_K_NORM) X(ATTN_SINKS) X(ATTN_Q_A)                 \
-                X(ATTN_Q_A_NORM) X(ATTN_Q_B) X(ATTN_KV_A) X(ATTN_KV_A_NORM) X(ATTN_K_B)            \
-                    X(ATTN_V_B) X(FFN_NORM) X(FFN_NORM_BIAS) X(DENSE_GATE) X(DENSE_UP)             \
-                        X(DENSE_DOWN) X(ROUTER) X(ROUTER_BIAS) X(ROUTE_BIAS) X(SHARED_SCALE)       \
-                            X(SHARED_GATE) X(SHARED_UP) X(SHARED_DOWN) X(GATE) X(GATE_BIAS) X(UP)  \
-                                X(UP_BIAS) X(DOWN) X(DOWN_BIAS) X(ENC_NORM) X(REL_BIAS) X(CROSS_NORM)      \
-                                    X(CROSS_Q) X(CROSS_K) X(CROSS_V) X(CROSS_O)
+    X(OUTPUT_NORM)                                                                                 \
+    X(OUTPUT_NORM_BIAS) X(OUTPUT) X(OUTPUT_BIAS) X(ATTN_NORM) X(ATTN_NORM_BIAS) X(ATTN_Q)          \
+        X(ATTN_Q_BIAS) X(ATTN_K) X(ATTN_K_BIAS) X(ATTN_V) X(ATTN_V_BIAS) X(ATTN_O) X(ATTN_O_BIAS)  \
+            X(ATTN_Q_NORM) X(ATTN_K_NORM) X(ATTN_SINKS) X(ATTN_Q_A) X(ATTN_Q_A_NORM) X(ATTN_Q_B)   \
+                X(ATTN_KV_A) X(ATTN_KV_A_NORM) X(ATTN_K_B) X(ATTN_V_B) X(FFN_NORM)                 \
+                    X(FFN_NORM_BIAS) X(DENSE_GATE) X(DENSE_UP) X(DENSE_DOWN) X(ROUTER)             \
+                        X(ROUTER_BIAS) X(ROUTE_BIAS) X(SHARED_SCALE) X(SHARED_GATE) X(SHARED_UP)   \
+                            X(SHARED_DOWN) X(GATE) X(GATE_BIAS) X(UP) X(UP_BIAS) X(DOWN)           \
+                                X(DOWN_BIAS) X(ENC_NORM) X(REL_BIAS) X(CROSS_NORM) X(CROSS_Q)      \
+                                    X(CROSS_K) X(CROSS_V) X(CROSS_O)
 
 enum ig_role {
 #define X(name) IG_ROLE_##name,
@@ -82,7 +83,8 @@ enum ig_role {
 enum ig_stack { IG_STACK_ANY, IG_STACK_ENC, IG_STACK_DEC };
 
 /* One name of a role in checkpoints, and which part of that tensor the role is.  %L is
- * the layer in its stack, %E the expert; an expert role's name without %E is one tensor with all experts.
+ * the layer in its stack, %E the expert; an expert role's name without %E is one tensor with all
+ * experts.
  *
  * count 0: the tensor's rows as they are.  Else its rows come in groups of `group` (one
  * an expert, or several in one matrix), and the matrix has rows from, from + step, ... of

@@ -34,23 +34,23 @@ enum {
 };
 
 /* The buffers hold what the phases put into them: the plan's sums, done once more. */
-#define IG_HOLDS(NAME, n, type) \
+#define IG_HOLDS(NAME, n, type)                                                                    \
     _Static_assert(IG_MEM_##NAME##_BYTES == (uint64_t)(n) * sizeof(type), #NAME)
-IG_HOLDS(X, IG_N_ROW * IG_N_EMBD, float);
-IG_HOLDS(XN, IG_N_ROW * IG_N_EMBD, float);
-IG_HOLDS(Q, IG_N_ROW * IG_Q_STRIDE, float);
-IG_HOLDS(K, IG_N_ROW * IG_KV_STRIDE, float);
-IG_HOLDS(V, IG_N_ROW * IG_KV_STRIDE, float);
-IG_HOLDS(RL, IG_N_ROW * IG_RL_STRIDE, float);
-IG_HOLDS(TOPK, IG_N_ROW * IG_N_EXPERT_USED, int32_t[2]);
-IG_HOLDS(LN, IG_N_LOGIT_ROW * IG_N_EMBD, float);
-IG_HOLDS(LOGITS, (uint64_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE, float);
+IG_HOLDS(X, IG_N_ROW *IG_N_EMBD, float);
+IG_HOLDS(XN, IG_N_ROW *IG_N_EMBD, float);
+IG_HOLDS(Q, IG_N_ROW *IG_Q_STRIDE, float);
+IG_HOLDS(K, IG_N_ROW *IG_KV_STRIDE, float);
+IG_HOLDS(V, IG_N_ROW *IG_KV_STRIDE, float);
+IG_HOLDS(RL, IG_N_ROW *IG_RL_STRIDE, float);
+IG_HOLDS(TOPK, IG_N_ROW *IG_N_EXPERT_USED, int32_t[2]);
+IG_HOLDS(LN, IG_N_LOGIT_ROW *IG_N_EMBD, float);
+IG_HOLDS(LOGITS, (uint64_t)IG_N_LOGIT_ROW *IG_LOGIT_STRIDE, float);
 IG_HOLDS(SAMPLE, IG_N_VOCAB, struct ig_candidate);
 #undef IG_HOLDS
 _Static_assert(IG_MEM_XQ_BYTES == 0 ||
                    IG_MEM_XQ_BYTES == (uint64_t)IG_N_ROW * (IG_N_EMBD / 32) * sizeof(struct ig_xq),
                "XQ");
-_Static_assert((uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
+_Static_assert((uint64_t)IG_N_SLOT *(2 * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
                        2 * IG_GROUP * (IG_HEAD_DIM + 2) * sizeof(float) + IG_SPARE_BYTES <=
                    IG_THREAD_BYTES,
                "a thread's scratch holds struct ig_worker's arrays");
@@ -127,10 +127,7 @@ static inline void ig_norm(const struct ig_engine *e, float *y, const float *x, 
 }
 static inline int ig_is_block(int fmt) { return fmt >= IG_Q8_0; }
 
-static inline float *ig_x(struct ig_engine *e, int row)
-{
-    return e->x + (size_t)row * IG_N_EMBD;
-}
+static inline float *ig_x(struct ig_engine *e, int row) { return e->x + (size_t)row * IG_N_EMBD; }
 static inline float *ig_xn(struct ig_engine *e, int row)
 {
     return IG_BUF(e, XN, float) + (size_t)row * IG_N_EMBD;
@@ -145,15 +142,13 @@ static inline const void *ig_act(struct ig_engine *e, int row, int fmt)
     return ig_is_block(fmt) ? (const void *)ig_xnq(e, row) : (const void *)ig_xn(e, row);
 }
 /* Where the KV cache holds a layer: its place among those that have one.  The encoder's layers run
- * one after the other and share the first place; what decoders see of the encoder follows theirs. */
+ * one after the other and share the first place; what decoders see of the encoder follows theirs.
+ */
 static inline int ig_kv_self(int layer)
 {
     return layer < IG_N_LAYER_ENC ? 0 : layer - IG_N_LAYER_ENC + (IG_N_LAYER_ENC > 0);
 }
-static inline int ig_kv_cross(int layer)
-{
-    return IG_N_LAYER - IG_N_LAYER_ENC + ig_kv_self(layer);
-}
+static inline int ig_kv_cross(int layer) { return IG_N_LAYER - IG_N_LAYER_ENC + ig_kv_self(layer); }
 /* K of a block, [head_dim][64]; its V, [64][head_dim], follows at once. */
 static inline unsigned char *ig_kv(struct ig_engine *e, int place, int seq, int blk, int head)
 {
@@ -180,8 +175,8 @@ void ig_attention(struct ig_worker *w, int layer); /* IG_MIXER_GQA */
 void ig_cross(struct ig_worker *w, int layer);     /* after it, when there is an encoder */
 void ig_latent(struct ig_worker *w, int layer);    /* IG_MIXER_MLA */
 void ig_moe(struct ig_worker *w, int layer);       /* every enum ig_ffn */
-/* Parts of all mixers.  Matrices that read the same normed rows; the new K and V (and Q's turn, where
- * Q is new too) into the cache; Q and the cache -> attention's rows, into `out` (n heads x
+/* Parts of all mixers.  Matrices that read the same normed rows; the new K and V (and Q's turn,
+ * where Q is new too) into the cache; Q and the cache -> attention's rows, into `out` (n heads x
  * IG_HEAD_DIM); AO times o, added to the residual stream. */
 struct ig_reach {
     int place;         /* in the KV cache */

@@ -115,11 +115,9 @@ static inline __attribute__((always_inline)) void KV(values)(float *o, float p[]
     }
 }
 
-static inline __attribute__((always_inline)) void KV(heads)(struct ig_attn *st, int h,
-                                                            const float *q, const ELEM *k,
-                                                            const ELEM *v, int hd, int nh, int lo,
-                                                            int hi, float scale, const float *bias,
-                                                            int step)
+static inline __attribute__((always_inline)) void
+KV(heads)(struct ig_attn *st, int h, const float *q, const ELEM *k, const ELEM *v, int hd, int nh,
+          int lo, int hi, float scale, const float *bias, int step)
 {
     float p[KV(HB)][IG_KV_BLOCK], c[KV(HB)], *o = st->o + h * hd;
     KV(scores)(p, q + h * hd, k, v, hd, nh, lo, hi);

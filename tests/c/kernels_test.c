@@ -372,7 +372,8 @@ static void vectors_equal_ref(void **state)
     }
 }
 
-/* The kernels of step.inc.h are one text, but each compiler target may vectorise it in its own way. */
+/* The kernels of step.inc.h are one text, but each compiler target may vectorise it in its own way.
+ */
 static void steps_equal_ref(void **state)
 {
     const struct ig_kernels *k = variant(state), *const both[] = { &ig_kernels_ref, k };

@@ -10,11 +10,12 @@ local T = {}
 local TOO_LARGE = {
   ["4090"] = "deepseek-v3 qwen3-235b-a22b",
   ["TEMPLATE"] = "dbrx deepseek-v2-lite deepseek-v3 glm-4.5-air gpt-oss-120b gpt-oss-20b mixtral-8x22b mixtral "
-    .. "olmoe-7b phi-3.5-moe qwen1.5-moe-a2.7b qwen2-57b-a14b qwen3-235b-a22b qwen3-30b-a3b-8l qwen3-30b-a3b",
+    .. "olmoe-7b phi-3.5-moe qwen1.5-moe-a2.7b qwen2-57b-a14b qwen3-235b-a22b qwen3-30b-a3b-8l qwen3-30b-a3b "
+    .. "switch-base-128",
   ["avx2-desktop"] = "dbrx deepseek-v3 gpt-oss-120b mixtral-8x22b qwen3-235b-a22b",
   ["avx512-server"] = "deepseek-v3",
   ["box-8gb"] = "dbrx deepseek-v2-lite deepseek-v3 glm-4.5-air gpt-oss-120b gpt-oss-20b mixtral-8x22b mixtral "
-    .. "phi-3.5-moe qwen1.5-moe-a2.7b qwen2-57b-a14b qwen3-235b-a22b qwen3-30b-a3b",
+    .. "phi-3.5-moe qwen1.5-moe-a2.7b qwen2-57b-a14b qwen3-235b-a22b qwen3-30b-a3b switch-base-128",
 }
 
 local REFUSED = {}

@@ -165,6 +165,7 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
 const struct ig_mat ig_token_embd = { .off = UINT64_C(0), .bias = UINT64_C(0), .stride = 8192, .rows = 4096, .cols = 256, .fmt = IG_BF16 };
 const struct ig_mat ig_output = { .off = UINT64_C(4520960), .bias = UINT64_C(0), .stride = 8192, .rows = 4096, .cols = 256, .fmt = IG_BF16 };
 const uint64_t ig_output_norm = UINT64_C(4519936), ig_output_norm_bias = UINT64_C(0);
+const uint64_t ig_enc_norm = UINT64_C(0);
 
 const float ig_rope_freq[IG_N_ROPE][IG_ROPE_DIM / 2] = {
     {
