@@ -34,23 +34,23 @@ enum {
 };
 
 /* The buffers hold what the phases put into them: the plan's sums, done once more. */
-#define IG_HOLDS(NAME, n, type)                                                                    \
+#define IG_HOLDS(NAME, n, type) \
     _Static_assert(IG_MEM_##NAME##_BYTES == (uint64_t)(n) * sizeof(type), #NAME)
-IG_HOLDS(X, IG_N_ROW *IG_N_EMBD, float);
-IG_HOLDS(XN, IG_N_ROW *IG_N_EMBD, float);
-IG_HOLDS(Q, IG_N_ROW *IG_Q_STRIDE, float);
-IG_HOLDS(K, IG_N_ROW *IG_KV_STRIDE, float);
-IG_HOLDS(V, IG_N_ROW *IG_KV_STRIDE, float);
-IG_HOLDS(RL, IG_N_ROW *IG_RL_STRIDE, float);
-IG_HOLDS(TOPK, IG_N_ROW *IG_N_EXPERT_USED, int32_t[2]);
-IG_HOLDS(LN, IG_N_LOGIT_ROW *IG_N_EMBD, float);
-IG_HOLDS(LOGITS, (uint64_t)IG_N_LOGIT_ROW *IG_LOGIT_STRIDE, float);
+IG_HOLDS(X, IG_N_ROW * IG_N_EMBD, float);
+IG_HOLDS(XN, IG_N_ROW * IG_N_EMBD, float);
+IG_HOLDS(Q, IG_N_ROW * IG_Q_STRIDE, float);
+IG_HOLDS(K, IG_N_ROW * IG_KV_STRIDE, float);
+IG_HOLDS(V, IG_N_ROW * IG_KV_STRIDE, float);
+IG_HOLDS(RL, IG_N_ROW * IG_RL_STRIDE, float);
+IG_HOLDS(TOPK, IG_N_ROW * IG_N_EXPERT_USED, int32_t[2]);
+IG_HOLDS(LN, IG_N_LOGIT_ROW * IG_N_EMBD, float);
+IG_HOLDS(LOGITS, (uint64_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE, float);
 IG_HOLDS(SAMPLE, IG_N_VOCAB, struct ig_candidate);
 #undef IG_HOLDS
 _Static_assert(IG_MEM_XQ_BYTES == 0 ||
                    IG_MEM_XQ_BYTES == (uint64_t)IG_N_ROW * (IG_N_EMBD / 32) * sizeof(struct ig_xq),
                "XQ");
-_Static_assert((uint64_t)IG_N_SLOT *(2 * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
+_Static_assert((uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
                        2 * IG_GROUP * (IG_HEAD_DIM + 2) * sizeof(float) + IG_SPARE_BYTES <=
                    IG_THREAD_BYTES,
                "a thread's scratch holds struct ig_worker's arrays");
@@ -142,8 +142,7 @@ static inline const void *ig_act(struct ig_engine *e, int row, int fmt)
     return ig_is_block(fmt) ? (const void *)ig_xnq(e, row) : (const void *)ig_xn(e, row);
 }
 /* Where the KV cache holds a layer: its place among those that have one.  The encoder's layers run
- * one after the other and share the first place; what decoders see of the encoder follows theirs.
- */
+ * one after the other and share the first place; what decoders see of the encoder follows. */
 static inline int ig_kv_self(int layer)
 {
     return layer < IG_N_LAYER_ENC ? 0 : layer - IG_N_LAYER_ENC + (IG_N_LAYER_ENC > 0);

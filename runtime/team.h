@@ -10,10 +10,10 @@
 #include <stdatomic.h>
 
 struct ig_team {
-    int n;                           /* threads; fixed after start-up */
-    _Alignas(64) atomic_int arrived; /* threads waiting in this phase */
-    _Alignas(64) atomic_uint phase;  /* how many phases have ended */
-    _Alignas(64) atomic_int next;    /* next unclaimed item of this phase */
+    int n;                                      /* threads; fixed after start-up */
+    _Alignas(64) atomic_int arrived;            /* threads waiting in this phase */
+    _Alignas(64) atomic_uint phase;             /* how many phases have ended */
+    _Alignas(64) atomic_int next;               /* next unclaimed item of this phase */
 };
 
 /* Wait until all threads of the team are here; the item counter starts again at 0. */

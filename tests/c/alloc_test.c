@@ -127,13 +127,8 @@ static int open_session(void **state)
 {
     (void)state;
     struct ig_why why;
-    struct ig_opts o = { .model = "out/tests/demo.ingot",
-                         .threads = 2,
-                         .temp = 0.8f,
-                         .top_k = 40,
-                         .top_p = 0.95f,
-                         .min_p = 0.05f,
-                         .repeat_penalty = 1.1f,
+    struct ig_opts o = { .model = "out/tests/demo.ingot", .threads = 2, .temp = 0.8f, .top_k = 40,
+                         .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f,
                          .repeat_last_n = 64 };
     enum ig_err err = ig_session_open(&session, &o, 1, &why);
     if (err == IG_OK) err = ig_gen_open(&gen, &session, &o, &why);
