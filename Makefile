@@ -4,6 +4,7 @@
 #   make test                       the whole suite
 #   make MODEL=models/x.lua HW=hw/y.lua [SET="quant=q8_0 ctx=8192"]     generate, then build
 #   make                            build what was generated last
+#   make ... PROBE=1                measure this machine again (HW=this measures once)
 #   make install PREFIX=/usr/local DESTDIR=
 #
 # SAN=address,undefined builds everything with those sanitizers; ASSERT=1 keeps IG_ASSERT.
@@ -17,6 +18,7 @@ FLAVOR := $(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
 # V=1 shows the commands.
 Q := $(if $(V),,@)
 MAKEFLAGS += $(if $(V),,--no-print-directory)
+PARALLEL  := $(MAKE) -j$(shell nproc 2>/dev/null || echo 1)
 
 -include out/active.mk
 OUT    := out/$(ID)
@@ -29,10 +31,10 @@ CFLAGS  = -std=c11 -D_GNU_SOURCE -O2 -g -fopenmp -ffp-contract=off -fno-math-err
 # A sanitized program cannot be static; everything else is one file that needs nothing beside it.
 LDFLAGS = -fopenmp $(if $(SAN),-fsanitize=$(SAN),-static) -Wl,--gc-sections
 # glibc warns of dlopen in the static libgomp (offload to devices, which is not used).
-LDLIBS  = -ljansson -lpcre2-8 -lm
+LDLIBS  = -ljansson -lpcre2-8 -luring -lm
 
 # Files that know the plan are compiled for each plan, the others once.
-PLAN_SRC   := $(shell grep -lE '\#include "(config|tables|state|cmd)\.h"' runtime/*.c)
+PLAN_SRC   := $(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*.c)
 COMMON_SRC := $(filter-out $(PLAN_SRC),$(wildcard runtime/*.c))
 KERN_SRC   := $(wildcard kernels/ref/*.c kernels/cpu/*.c)
 COMMON     := out/common$(FLAVOR)
@@ -41,18 +43,25 @@ KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
 PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build generate setup demo test test-quick matrix golden format install clean replay bench-kernels
+.PHONY: all build generate help setup demo test test-quick matrix golden format install clean replay bench-kernels
 .DEFAULT_GOAL := all
+
+# Options that stand alone would be ignored in silence.
+$(foreach v,QUANT quant CTX ctx KV kv BATCH batch THREADS threads,$(if $(filter command line,$(origin $v)), \
+    $(error $v=$($v): options of the plan are given as SET="quant=q8_0 ctx=4096")))
 
 ifdef MODEL
 all: generate
-	@$(MAKE) --no-print-directory build
+	@$(PARALLEL) build
 else
 all: build
 endif
 
 generate:
-	$(LUA) build.lua $(MODEL) $(or $(HW),this) $(foreach s,$(SET),--set $(s))
+	@$(LUA) build.lua "$(MODEL)" "$(or $(HW),this)" $(foreach s,$(SET),--set $(s)) $(if $(PROBE),--probe)
+
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile; $(LUA) build.lua --help
 
 ifeq ($(strip $(ID)),)
 build:
@@ -62,11 +71,12 @@ build:
 	@echo "make: $(ID): this profile has a GPU and needs the GPU engine, which this version does not have; choose a profile without a GPU (hw/*.lua)" >&2; exit 3
 else
 build: $(BIN)
+	@echo "$(BIN) is up to date"
 endif
 
 $(BIN): $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }
-	@echo "built $@"
+	@echo "built $@; weights for it: $@ pack CHECKPOINT -o $(OUT)/$(BINARY).ingot"
 
 # Tools: the cache and policy simulator, the kernel benchmark, the machine probe.
 REPLAY_OBJ := $(patsubst %.c,$(COMMON)/%.o,$(filter-out tools/replay/main.c,$(wildcard tools/replay/*.c)))
@@ -112,11 +122,12 @@ setup:
 DEMO := out/demo/tiny-mixtral
 demo: setup
 	@$(LUA) build.lua tests/data/tiny-mixtral.gguf this --set id=demo
-	@$(MAKE) ID=demo build
+	@echo "compiling"; $(PARALLEL) ID=demo build
 	@[ -f $(DEMO).ingot ] || $(DEMO) pack tests/data/tiny-mixtral.gguf -o $(DEMO).ingot
 	$(DEMO) run -p "The old house stood at the end of the lane, and" -n 200 --temp 0.8 --top-p 0.95
 
 install: build
+	@echo "installing $(BIN) (planned for $(ID)); for one file with its weights inside, see pack --embed"
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/$(BINARY)
 
 format:

@@ -101,8 +101,8 @@ local function main(request)
   local hw = hw_in.text and describe.hardware(hw_in, problems)
   stop_if(problems)
 
-  local p, reasons = plan.plan { model = model, hw = hw, opts = opts, model_id = model_in.id,
-    hw_id = hw_in.id, model_file = model_in.file, hw_file = hw_in.file }
+  local p, reasons = plan.plan { model = model, hw = hw, opts = opts, model_id = model_in.id, hw_id = hw_in.id,
+    model_file = model_in.file, hw_file = hw_in.file, trace = opts.trace and (slurp(opts.trace) or "") }
   stop_if(reasons)
   local templates = texts_of(sources.templates)
   local hash = emit.plan_hash(p, texts_of(sources.modules), templates)

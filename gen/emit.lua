@@ -11,6 +11,7 @@ local hash = require "gen.hash"
 local plan_bias = require "gen.plan_bias"
 local plan_mem = require "gen.plan_mem"
 local plan_rope = require "gen.plan_rope"
+local plan_tier = require "gen.plan_tier"
 local quant = require "gen.quant"
 local shape = require "gen.shape"
 local template = require "gen.template"
@@ -163,6 +164,21 @@ local function gpu_view(plan)
   }
 end
 
+local IO = { auto = 0, direct = 1, cached = 2, plain = 3 }
+
+local function tier_view(plan)
+  local t = plan.size.tier
+  local view = { id = plan_tier.KINDS[t.kind], disk = t.kind == "disk" }
+  if not view.disk then return view end
+  for _, key in ipairs { "n_slot", "n_spare", "n_set", "piece_bytes", "depth", "prefetch_depth", "policy_c" } do
+    view[key] = t[key]
+  end
+  view.slot_bytes, view.hit = c.u64(t.slot_bytes), c.f32(t.hit)
+  view.io, view.predict = IO[t.io], t.predictor == "next_router" and 1 or 0
+  view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(t.strides)
+  return view
+end
+
 --- Everything a template may name.
 function M.view(plan, plan_hash)
   local m, layout, mem, size = plan.model, plan.layout, plan.mem, plan.size
@@ -187,6 +203,7 @@ function M.view(plan, plan_hash)
     enc_norm = c.u64(layout.enc_norm or 0),
     last_expert_end = c.u64(layout.data_bytes),
     plan_text = text_lines(explain.text(plan, plan_hash)),
+    disk_bw = c.u64(math.floor(plan.hw.disk_bw)), tier = tier_view(plan),
     gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,
     id = plan.id, binary = plan.model_id,
   }

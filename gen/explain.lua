@@ -100,6 +100,24 @@ local function describe_cache(plan, add)
   add("prefetch   %d layers ahead at first", plan.strides[1])
 end
 
+local function describe_tier(plan, add)
+  local t, m = plan.size.tier, plan.model
+  if t.kind == "mmap" then add("experts    mapped from the file: the system's page cache decides") end
+  if t.kind ~= "disk" then return end
+  add("")
+  add("experts    %d slots of %s (%.1f %% of %d experts) over the disk: %d sets, %s policy", t.n_slot,
+    num.human(t.slot_bytes), 100 * t.n_slot / (#t.moe * m.n_expert), #t.moe * m.n_expert, t.n_set,
+    t.policy)
+  add("           hit rates by %s; predictor %s", t.traced and "the trace" or "the stated curve", t.predictor)
+  add("weighed    %5s %9s %8s %10s %10s %10s", "sets", "ways", "hits", "stall ms", "token ms", "tokens/s")
+  for _, g in ipairs(t.weighed) do
+    local ways = g.ways[1] == g.ways[#g.ways] and ("%d"):format(g.ways[1])
+      or ("%d..%d"):format(g.ways[#g.ways], g.ways[1])
+    add("           %5d %9s %6.1f %% %10.2f %10.2f %10.2f%s", g.n_set, ways, 100 * g.hit,
+      1e3 * g.pace.stall_s, 1e3 * g.pace.seconds, 1 / g.pace.seconds, g.n_set == t.n_set and "  <-" or "")
+  end
+end
+
 local function describe_rate(plan, add)
   local layout, r = plan.layout, plan.rate
   add("")
@@ -107,6 +125,11 @@ local function describe_rate(plan, add)
     num.human(layout.token_resident_bytes), num.human(layout.token_expert_bytes))
   if plan.cache then
     add("predicted  %.4g tokens/s at most, by the cost model of the expert cache", r.tps)
+  elseif plan.size.tier.kind == "disk" then
+    local pace = plan.size.tier.pace
+    add("           %s of them missing, at %s: %.2f ms; all at %s: %.2f ms", num.human(math.floor(pace.missed_bytes)),
+      rate(plan.hw.disk_bw), 1e3 * pace.disk_s, rate(plan.hw.cpu_bw), 1e3 * pace.mem_s)
+    add("predicted  %.4g tokens/s; bound %.4g, if reading and computing overlapped wholly", r.tps, r.bound_tps)
   else
     add("predicted  %.4g tokens/s at most, bound by %s at %s", r.tps, r.bound, rate(r.bw))
     if layout.data_bytes <= plan.hw.cache.l3 then
@@ -125,6 +148,7 @@ function M.text(plan, plan_hash)
   describe_kinds(plan, add)
   describe_memory(plan, add)
   describe_cache(plan, add)
+  describe_tier(plan, add)
   describe_rate(plan, add)
   add("")
   add("layout     %016x  %s", plan.layout.hash, plan.layout.text)

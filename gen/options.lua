@@ -2,6 +2,7 @@
 
 local model = require "gen.model"
 local quant = require "gen.quant"
+local plan_tier = require "gen.plan_tier"
 local schema = require "gen.schema"
 
 local M = {}
@@ -18,6 +19,16 @@ local function fields()
     { name = "logit_rows", kind = "integer", min = 1, max = 4096, optional = true },
     { name = "kv",         kind = "choice",  choices = { "f32", "f16" }, optional = true },
     { name = "threads",    kind = "integer", min = 1, max = 1024, optional = true },
+    { name = "tier",       kind = "choice",  choices = { "ram", "disk", "mmap" }, optional = true },
+    { name = "slots",      kind = "integer", min = 1, max = 1 << 50, optional = true },
+    { name = "experts_ram", kind = "number", min = 0, max = 100, optional = true },
+    { name = "sets",       kind = "integer", min = 1, max = 65535, optional = true },
+    { name = "policy",     kind = "choice",  choices = plan_tier.POLICY_NAMES, optional = true },
+    { name = "predictor",  kind = "choice",  choices = { "none", "next_router" }, optional = true },
+    { name = "stride",     kind = "integer", min = 1, max = 8, optional = true },
+    { name = "io",         kind = "choice",  choices = { "auto", "direct", "cached", "plain" },
+      optional = true },
+    { name = "trace",      kind = "string",  optional = true },
     { name = "id",         kind = "string",  optional = true, pattern = "^[%w][%w._-]*$",
       want = "a name of letters, digits, '.', '_' and '-'" },
   }
@@ -37,8 +48,9 @@ function M.parse(pairs_given, problems)
     elseif stated[key] ~= nil then
       problems[#problems + 1] = schema.problem("--set", key, "one value", "two")
     else
-      stated[key] = math.tointeger(tonumber(value)) or value
-      if key == "id" then stated[key] = value end
+      stated[key] = math.tointeger(tonumber(value)) or (key:find("^quant") and value:lower() or value)
+      if key == "experts_ram" then stated[key] = tonumber(value) or value end
+      if key == "id" or key == "trace" then stated[key] = value end
     end
   end
   return schema.check(M.fields, stated, "--set", problems)

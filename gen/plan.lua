@@ -9,15 +9,18 @@ local plan_layout = require "gen.plan_layout"
 local plan_prefetch = require "gen.plan_prefetch"
 local plan_rate = require "gen.plan_rate"
 local plan_size = require "gen.plan_size"
+local trace_of = require "gen.trace"
 
 local M = {}
 
---- @param input table  model (checked) + model_id, model_file; hw (checked) + hw_id, hw_file; opts
+--- @param input table  model (checked) + model_id, model_file; hw (checked) + hw_id, hw_file; opts;
+---                     trace? (a routing trace's text)
 --- @return table? plan, table problems
 function M.plan(input)
   local m, hw, opts, problems = input.model, input.hw, input.opts, {}
   local pair = input.model_file .. " on " .. input.hw_file .. ": "
 
+  local trace = input.trace and trace_of.parse(input.trace, opts.trace, m, problems)
   local formats, notes = formats_of.resolve(m, opts, input.model_file, problems)
   if #problems > 0 then return nil, problems end
   local plan = {
@@ -29,7 +32,7 @@ function M.plan(input)
     kernels = plan_kernels.plan(hw),
   }
   local reasons = {}
-  plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons)
+  plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons, trace)
   table.move(notes, 1, #notes, #plan.notes + 1, plan.notes)
   if plan.size and hw.gpu then
     local why
@@ -41,7 +44,9 @@ function M.plan(input)
     for i, why in ipairs(reasons) do problems[i] = why:find("^%-%-set") and why or pair .. why end
     return nil, problems
   end
-  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.cache and plan.cache.seconds)
+  local tier = plan.size.tier
+  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.cache and plan.cache.seconds,
+    tier.kind == "disk" and tier.pace)
   return plan, problems
 end
 

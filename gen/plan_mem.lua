@@ -5,6 +5,7 @@
 
 local formats_of = require "gen.formats"
 local num = require "gen.num"
+local plan_tier = require "gen.plan_tier"
 local quant = require "gen.quant"
 
 local M = {}
@@ -59,7 +60,10 @@ end
 -- What one item of expert work keeps on the way: 32 hidden values of each row of a batch,
 -- or the sums of a single row's whole output.
 function M.spare_bytes(m, size)
-  return math.max(size.batch * quant.BLOCK, up16(m.n_embd)) * F32
+  -- A predictor norms a row, and makes blocks of it.
+  local ahead = size.tier and size.tier.predictor == "next_router"
+  return math.max(size.batch * quant.BLOCK * F32, up16(m.n_embd) * F32,
+    ahead and m.n_embd * F32 + quant.xq_bytes(m.n_embd) or 0)
 end
 
 -- Scratch of one thread: gate and up of a batch's rows and their row list, two
@@ -115,9 +119,12 @@ local function buffers(m, formats, layout, size)
   local function when(condition, bytes) return condition and bytes or 0 end
   local norm_blocks = formats_of.any(formats, M.NORM_READERS, true)
   local xq = quant.xq_bytes
+  local tier = size.tier or plan_tier.RAM
+  local held = tier.kind == "disk" and tier.n_slot + tier.n_spare or 0
+  local waves = tier.kind == "disk" and tier.waves
 
   local list = {
-    { "DATA",   layout.data_bytes },
+    { "DATA",   tier.kind == "ram" and layout.data_bytes or layout.resident_bytes },
     { "KV",     M.kv_layers(m) * n.n_kv_block * m.n_head_kv * M.KV_BLOCK * m.head_dim * 2 * KV_BYTES[size.kv] },
     { "ROPE",   n_rope * size.ctx * (m.rope_dim // 2) * 2 * F32 },
     { "X",      rows * m.n_embd * F32 },
@@ -135,6 +142,11 @@ local function buffers(m, formats, layout, size)
     { "GATE",   when(m.shared_gate, rows * F32) },
     { "H",      hidden_bytes(m, formats, rows, false, function(w) return w * F32 end) },
     { "HQ",     hidden_bytes(m, formats, rows, true, xq) },
+    { "SLOTS",  held * tier.slot_bytes },
+    { "XCACHE", tier.table_bytes or 0 },
+    { "YD",     when(waves, slots(m, size) * up16(m.n_embd) * F32) },
+    { "RLP",    when(tier.kind == "disk" and tier.predictor == "next_router",
+                     up16(m.n_expert) * F32) },
     { "LN",     size.logit_rows * m.n_embd * F32 },
     { "LNQ",    when(quant.is_block(formats.output), size.logit_rows * xq(m.n_embd)) },
     { "LOGITS", size.logit_rows * up16(m.n_vocab) * F32 },
@@ -164,8 +176,11 @@ function M.plan(m, formats, layout, size)
     at = at + num.align_up(bytes, M.ALIGN)
   end
   mem.bytes = at
+  local by_name = {}
+  for _, r in ipairs(mem.regions) do by_name[r.name] = num.align_up(r.bytes, M.ALIGN) end
   mem.kv_bytes = mem.regions[2].bytes
-  mem.work_bytes = at - num.align_up(layout.data_bytes, M.ALIGN) - num.align_up(mem.kv_bytes, M.ALIGN)
+  mem.expert_bytes = by_name.SLOTS + by_name.XCACHE
+  mem.work_bytes = at - by_name.DATA - by_name.KV - mem.expert_bytes
   return mem
 end
 

@@ -13,7 +13,12 @@ end
 --- @param token_bytes integer  what a decode step reads from RAM
 --- @param hw          table    a checked profile
 --- @param seconds     number?  a token's time on a GPU plan, by gen/plan_cache.lua
-function M.plan(token_bytes, hw, seconds)
+--- @param pace        table?   of gen/plan_pace.lua, when experts come from disk
+function M.plan(token_bytes, hw, seconds, pace)
+  if pace then
+    return { token_bytes = token_bytes, bound = "disk and memory", tps = rounded(1 / pace.seconds),
+             bound_tps = rounded(1 / pace.bound_s) }
+  end
   if seconds then
     return { token_bytes = token_bytes, bound = "gpu plan", tps = rounded(1 / seconds) }
   end

@@ -7,6 +7,7 @@ local formats_of = require "gen.formats"
 local num = require "gen.num"
 local plan_layout = require "gen.plan_layout"
 local plan_mem = require "gen.plan_mem"
+local plan_tier = require "gen.plan_tier"
 local quant = require "gen.quant"
 local shape = require "gen.shape"
 
@@ -65,7 +66,7 @@ local function way_out(m, rest, limit)
     local need = whole and data_bytes_as(m, fmt) + rest
     if need and need <= limit then fits[#fits + 1] = { need = need, fmt = fmt } end
   end
-  if #fits == 0 then return "no format of its weights fits, and experts on disk are not supported" end
+  if #fits == 0 then return "no format of its weights fits; --set tier=disk keeps experts on disk" end
   table.sort(fits, function(a, b)
     if a.need ~= b.need then return a.need > b.need end
     return a.fmt < b.fmt
@@ -84,24 +85,67 @@ local function refusal(m, layout, mem, size, hw)
       way_out(m, need - layout.data_bytes, limit))
 end
 
+-- The arena with the longest context that fits; nil, and the arena as wanted, when none does.
+local function fit(m, hw, formats, layout, opts, size)
+  local wanted = size.ctx
+  local mem = plan_mem.plan(m, formats, layout, size)
+  local first = mem
+  local function fits() return mem.bytes + plan_mem.OUTSIDE_BYTES <= hw.ram_usable end
+  while not fits() and not opts.ctx and size.ctx > M.CTX_LEAST do
+    size.ctx = math.max(size.ctx - M.CTX_STEP, M.CTX_LEAST)
+    mem = plan_mem.plan(m, formats, layout, size)
+  end
+  if fits() then return mem end
+  size.ctx = wanted
+  return nil, first
+end
+
+-- Experts on disk: the arena with the fewest slots that make sense, then slots in what is left.
+local function fit_disk(m, hw, formats, layout, opts, size, trace)
+  size.tier = plan_tier.with_slots(m, layout, opts, plan_tier.least(m, layout))
+  size.tier.waves = size.batch > 1
+  local mem, first = fit(m, hw, formats, layout, opts, size)
+  if not mem then
+    return nil, ("memory: want at most %s, got %s with experts on disk: resident weights %s, KV for %d "
+      .. "positions %s, %d slots %s, work %s"):format(num.human(hw.ram_usable),
+        num.human(first.bytes + plan_mem.OUTSIDE_BYTES), num.human(layout.resident_bytes), size.ctx,
+        num.human(first.kv_bytes), size.tier.n_slot, num.human(first.expert_bytes),
+        num.human(first.work_bytes))
+  end
+  local room = hw.ram_usable - plan_mem.OUTSIDE_BYTES - (mem.bytes - mem.expert_bytes)
+  local tier, why = plan_tier.plan(m, hw, layout, opts, room, trace)
+  if not tier then return nil, why end
+  tier.waves = plan_tier.waves(m, size, tier)
+  size.tier = tier
+  return plan_mem.plan(m, formats, layout, size)
+end
+
+-- ram, unless something else was asked for or does not fit.
+local function place(m, hw, formats, layout, opts, size, trace, notes)
+  local kind = opts.tier or (plan_tier.asked(opts) and "disk")
+  size.tier = plan_tier.RAM
+  if kind == "mmap" then size.tier = plan_tier.MMAP end
+  if kind ~= "disk" then
+    local mem, first = fit(m, hw, formats, layout, opts, size)
+    if mem then return mem end
+    local why = refusal(m, layout, first, size, hw)
+    if kind or hw.gpu then return nil, why end
+    notes[1] = "experts on disk: " .. why
+  end
+  return fit_disk(m, hw, formats, layout, opts, size, trace)
+end
+
 --- @return table? size, table? mem, table notes   (no size: `problems` says why)
-function M.plan(m, hw, formats, layout, opts, problems)
+function M.plan(m, hw, formats, layout, opts, problems, trace)
   local size, notes = M.wanted(m, hw, formats, opts), {}
   local before = #problems
   check_options(size, problems)
   if #problems > before then return nil, nil, notes end
 
   local wanted = size.ctx
-  local mem = plan_mem.plan(m, formats, layout, size)
-  local function fits() return mem.bytes + plan_mem.OUTSIDE_BYTES <= hw.ram_usable end
-  local first = mem
-  while not fits() and not opts.ctx and size.ctx > M.CTX_LEAST do
-    size.ctx = math.max(size.ctx - M.CTX_STEP, M.CTX_LEAST)
-    mem = plan_mem.plan(m, formats, layout, size)
-  end
-  if not fits() then
-    size.ctx = wanted
-    problems[#problems + 1] = refusal(m, layout, first, size, hw)
+  local mem, why = place(m, hw, formats, layout, opts, size, trace, notes)
+  if not mem then
+    problems[#problems + 1] = why
     return nil, nil, notes
   end
   if size.ctx < wanted then

@@ -25,10 +25,11 @@ struct arg {
 };
 
 enum {
-    LOADS = IG_CMD_RUN | IG_CMD_CHAT | IG_CMD_EVAL | IG_CMD_BENCH | IG_CMD_INFO,
+    LOADS = IG_CMD_RUN | IG_CMD_CHAT | IG_CMD_EVAL | IG_CMD_BENCH | IG_CMD_INFO |
+            IG_CMD_TRACE,
     READS = LOADS | IG_CMD_TOKENIZE | IG_CMD_DETOKENIZE,
     TALKS = IG_CMD_RUN | IG_CMD_CHAT,
-    WORKS = TALKS | IG_CMD_EVAL | IG_CMD_BENCH
+    WORKS = TALKS | IG_CMD_EVAL | IG_CMD_BENCH | IG_CMD_TRACE
 };
 
 #define AT(field) offsetof(struct ig_opts, field)
@@ -36,12 +37,24 @@ enum {
 
 // clang-format off
 static const struct arg table[] = {
-    { "-p", "--prompt", TALKS, TEXT, AT(prompt), 0, 0, NULL, "TEXT",
-      "the prompt; in chat: answer this one message and leave" },
+    { "-p", "--prompt", IG_CMD_RUN, TEXT, AT(prompt), 0, 0, NULL, "TEXT",
+      "the prompt" },
+    { "-p", "--prompt", IG_CMD_CHAT, TEXT, AT(prompt), 0, 0, NULL, "TEXT",
+      "answer this one message and leave" },
+    { "-p", "--prompt", IG_CMD_TOKENIZE, TEXT, AT(prompt), 0, 0, NULL, "TEXT",
+      "the text, as the argument without a flag" },
     { "-f", "--file", IG_CMD_RUN, TEXT, AT(file), 0, 0, NULL, "FILE",
       "read the prompt from FILE, - is standard input; one newline at its end is dropped" },
+    { "-f", "--file", IG_CMD_TRACE, TEXT, AT(file), 0, 0, NULL, "FILE",
+      "the text to run; - is standard input" },
+    { "-o", "--output", IG_CMD_TRACE, TEXT, AT(out), 0, 0, NULL, "FILE",
+      "write the trace to FILE (default: standard output)" },
     { "-f", "--file", IG_CMD_EVAL, TEXT, AT(file), 0, 0, NULL, "FILE",
       "the text to measure; - is standard input" },
+    { "-f", "--file", IG_CMD_CHAT, TEXT, AT(file), 0, 0, NULL, "FILE",
+      "answer the message in FILE and leave; one newline at its end is dropped" },
+    { "-f", "--file", IG_CMD_TOKENIZE, TEXT, AT(file), 0, 0, NULL, "FILE",
+      "the text; - is standard input" },
     { "--system", "-sys", IG_CMD_CHAT, TEXT, AT(system), 0, 0, NULL, "TEXT",
       "the system message" },
     { "-n", "--n-predict", TALKS, INT, AT(n_predict), -1, ANY, "-1", "N",
@@ -58,7 +71,7 @@ static const struct arg table[] = {
       "do not put the beginning-of-text token in front" },
 
     { "-s", "--seed", TALKS, U64, AT(seed), 0, 0, NULL, "N",
-      "seed of the random choices (default: a new one each time, printed at the end)" },
+      "seed of the random choices; -1: a new one each time, printed at the end (default)" },
     { "--temp", "--temperature", TALKS, REAL, AT(temp), 0, 100, "0.8", "X",
       "temperature; 0 takes the most likely token" },
     { "--top-k", NULL, TALKS, INT, AT(top_k), 0, ANY, "40", "N",
@@ -69,8 +82,8 @@ static const struct arg table[] = {
       "drop tokens less likely than X times the most likely; 0: none" },
     { "--repeat-penalty", NULL, TALKS, REAL, AT(repeat_penalty), 0.01, 100, "1", "X",
       "make recent tokens less likely; 1: off" },
-    { "--repeat-last-n", NULL, TALKS, INT, AT(repeat_last_n), 0, IG_LAST_N, "64", "N",
-      "tokens that the repeat penalty looks back on" },
+    { "--repeat-last-n", NULL, TALKS, INT, AT(repeat_last_n), -1, IG_LAST_N, "64", "N",
+      "tokens that the repeat penalty looks back on; -1: the most" },
 
     { "--tokens", NULL, IG_CMD_EVAL, TEXT, AT(tokens), 0, 0, NULL, "IDS",
       "run these token ids, as 1,2,3, instead of a text" },
@@ -92,6 +105,11 @@ static const struct arg table[] = {
     { "-s", "--seed", IG_CMD_BENCH, U64, AT(seed), 0, 0, "1", "N",
       "seed of the random token ids" },
 
+    { "--route", NULL, IG_CMD_BENCH, TEXT, AT(route), 0, 0, NULL, "FILE",
+      "decode with the expert choices recorded in this trace in place of the routers'" },
+    { "--stats", "-v", WORKS, SWITCH, AT(stats), 0, 0, NULL, NULL,
+      "show the expert cache's counters at the end, layer by layer" },
+
     { "-o", "--output", IG_CMD_PACK, TEXT, AT(out), 0, 0, NULL, "FILE",
       "write the weights file FILE" },
     { "--embed", NULL, IG_CMD_PACK, TEXT, AT(embed), 0, 0, NULL, "FILE",
@@ -102,10 +120,12 @@ static const struct arg table[] = {
     { "-m", "--model", READS, TEXT, AT(model), 0, 0, NULL, "FILE",
       "weights file (default: the one inside this program, else " IG_MODEL_ID
       ".ingot beside it)" },
-    { "-c", "--ctx-size", TALKS | IG_CMD_BENCH | IG_CMD_INFO, INT, AT(n_ctx), 1, IG_N_CTX, NULL, "N",
-      "positions in use (default: the plan's)" },
-    { "-c", "--ctx-size", IG_CMD_EVAL, INT, AT(n_ctx), 2, IG_N_CTX, NULL, "N",
-      "tokens in a window (default: 512, or the plan's context if that is less)" },
+    { "-c", "--ctx-size", TALKS | IG_CMD_BENCH | IG_CMD_INFO, INT, AT(n_ctx), 0, IG_N_CTX, NULL, "N",
+      "positions in use; 0: the plan's (default)" },
+    { "-c", "--ctx-size", IG_CMD_TRACE, INT, AT(n_ctx), 1, IG_N_CTX, NULL, "N",
+      "tokens in a window, which starts from nothing (default: the plan's context)" },
+    { "-c", "--ctx-size", IG_CMD_EVAL, INT, AT(n_ctx), 0, IG_N_CTX, NULL, "N",
+      "tokens in a window; 0: 512, or the plan's context if that is less (default)" },
     { "-t", "--threads", LOADS, INT, AT(threads), 1, IG_N_THREAD_MAX, NULL, "N",
       "threads (default: as many as the plan and the machine allow)" },
     { "-b", "--batch-size", WORKS, INT, AT(n_batch), 1, IG_N_ROW, NULL, "N",
@@ -144,17 +164,46 @@ static int distance(const char *a, const char *b)
     return row[n];
 }
 
+enum { NEAR = 2 }; /* more changes than this are another word */
+
 const char *ig_args_nearest(const char *word, const char *(*name)(int i, unsigned arg),
                             unsigned arg)
 {
-    const char *best = "--help";
-    int best_d = INT_MAX;
+    const char *best = NULL;
+    int best_d = NEAR + 1;
     for (int i = 0;; i++) {
         const char *s = name(i, arg);
         if (!s) return best;
-        const int d = *s ? distance(word, s) : INT_MAX;
+        const int d = strlen(s) > 2 ? distance(word, s) : best_d; /* -x is near to all its like */
         if (d < best_d) best_d = d, best = s;
     }
+}
+
+/* What users of llama.cpp type, and what to know instead. */
+static const struct {
+    const char *word, *say;
+} elsewhere[] = {
+    { "-ngl", "no GPU layers here: the plan says what runs where" },
+    { "--n-gpu-layers", "no GPU layers here: the plan says what runs where" },
+    { "--gpu-layers", "no GPU layers here: the plan says what runs where" },
+    { "--chat-template", "the template comes with the checkpoint" },
+    { "--jinja", "not needed: the template comes with the checkpoint" },
+    { "--no-mmap", "not needed: weights are always read into memory" },
+    { "--mlock", "not needed: weights are always read into memory" },
+    { "-fa", "not needed: attention is always computed in blocks" },
+    { "--flash-attn", "not needed: attention is always computed in blocks" },
+    { "perplexity", "here it is eval" },
+    { "quantize", "here it is pack; the formats are planned: make SET=\"quant=...\"" },
+    { "convert", "here it is pack" },
+    { "server", "no server in this version" },
+    { "serve", "no server in this version" },
+};
+
+const char *ig_args_elsewhere(const char *word)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (strcmp(word, elsewhere[i].word) == 0) return elsewhere[i].say;
+    return NULL;
 }
 
 /* Both spellings of every option of the commands in `cmds`; "" where there is none. */
@@ -173,13 +222,43 @@ static const struct arg *find(const char *word, size_t n, enum ig_cmd cmd)
         const char *s = spelling(i, cmd);
         if (strlen(s) == n && n > 0 && memcmp(s, word, n) == 0) return &table[i / 2];
     }
-    return NULL;
+    return n == 9 && memcmp(word, "--predict", n) == 0 && (cmd & TALKS) ? find("-n", 2, cmd) : NULL;
+}
+
+/* The build's setting that an option's upper limit comes from; NULL: none. */
+static const char *setting(const struct arg *a)
+{
+    switch (a->at) {
+    case AT(n_ctx):
+    case AT(bench_prompt):
+    case AT(bench_gen):
+        return "ctx";
+    case AT(threads):
+        return "threads";
+    case AT(n_batch):
+        return "batch";
+    default:
+        return NULL;
+    }
+}
+
+/* Beyond what was planned, or no such number. */
+static enum ig_err bad_planned(const struct arg *a, const char *got, struct ig_why *why)
+{
+    char *end;
+    char more[64] = "";
+    const long n = strtol(got, &end, 10);
+    if (end != got && !*end && (double)n > a->hi && n < INT_MAX)
+        snprintf(more, sizeof more, "; SET=\"%s=%ld\" plans more", setting(a), n);
+    return ig_fail(why, IG_USAGE, "%s: want %.0f to %.0f (planned%s), got \"%s\"", a->name, a->lo,
+                   a->hi, more, got);
 }
 
 static enum ig_err bad(const struct arg *a, const char *got, struct ig_why *why)
 {
     switch (a->kind) {
     case INT:
+        if (setting(a)) return bad_planned(a, got, why);
         if (a->hi >= ANY)
             return ig_fail(why, IG_USAGE, "%s: want a whole number of %.0f or more, got \"%s\"",
                            a->name, a->lo, got);
@@ -189,8 +268,8 @@ static enum ig_err bad(const struct arg *a, const char *got, struct ig_why *why)
         return ig_fail(why, IG_USAGE, "%s: want a number from %g to %g, got \"%s\"", a->name, a->lo,
                        a->hi, got);
     case U64:
-        return ig_fail(why, IG_USAGE, "%s: want a whole number from 0 to 2^64 - 1, got \"%s\"",
-                       a->name, got);
+        return ig_fail(why, IG_USAGE, "%s: want a whole number from 0 to 2^64 - 1%s, got \"%s\"",
+                       a->name, a->at == AT(seed) && !a->def ? ", or -1" : "", got);
     default:
         return ig_fail(why, IG_USAGE, "%s: want %s, got \"%s\"", a->name, a->meta, got);
     }
@@ -232,6 +311,10 @@ static enum ig_err set(struct ig_opts *o, const struct arg *a, const char *v, st
         return IG_OK;
     }
     case U64: {
+        if (a->at == AT(seed) && !a->def && strcmp(v, "-1") == 0) {
+            memset(field, 0, sizeof(struct ig_opt_u64)); /* as if it was not given */
+            return IG_OK;
+        }
         /* strtoull takes "-1" and wraps it: digits only. */
         const struct ig_opt_u64 u = { 1, strtoull(v, &end, 10) };
         if (*v < '0' || *v > '9' || *end || errno) return bad(a, v, why);
@@ -265,10 +348,25 @@ static enum ig_err operand(struct ig_opts *o, enum ig_cmd cmd, const char *word,
     if (!takes_operand(cmd))
         return ig_fail(why, IG_USAGE, "want options only, got \"%s\"%s", word,
                        cmd & TALKS ? "; a prompt goes behind -p" : "");
+    if (cmd == IG_CMD_DETOKENIZE) {
+        o->operands[o->n_operand++] = word;
+        return IG_OK;
+    }
     if (o->operand)
         return ig_fail(why, IG_USAGE, "want one argument, got \"%s\" and \"%s\"", o->operand, word);
     o->operand = word;
     return IG_OK;
+}
+
+static enum ig_err unknown(enum ig_cmd cmd, const char *word, size_t n, struct ig_why *why)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)n, word); /* without "=value" */
+    const char *say = ig_args_elsewhere(name);
+    if (say) return ig_fail(why, IG_USAGE, "%s: %s", name, say);
+    const char *near = n > 2 ? ig_args_nearest(name, spelling, cmd) : NULL;
+    return ig_fail(why, IG_USAGE, "unknown option \"%s\"%s%s", word,
+                   near ? "; the nearest is " : "", near ? near : "");
 }
 
 /* argv[*i] is an option; its value may be behind "=" or be the next argument. */
@@ -278,9 +376,7 @@ static enum ig_err option(struct ig_opts *o, enum ig_cmd cmd, int *i, int argc, 
     const char *word = argv[*i];
     const char *eq = word[1] == '-' ? strchr(word, '=') : NULL;
     const struct arg *a = find(word, eq ? (size_t)(eq - word) : strlen(word), cmd);
-    if (!a)
-        return ig_fail(why, IG_USAGE, "unknown option \"%s\"; the nearest is %s", word,
-                       ig_args_nearest(word, spelling, cmd));
+    if (!a) return unknown(cmd, word, eq ? (size_t)(eq - word) : strlen(word), why);
     if (a->kind == SWITCH) {
         if (eq) return ig_fail(why, IG_USAGE, "%s: want no value, got \"%s\"", a->name, eq + 1);
         return set(o, a, NULL, why);
@@ -298,6 +394,7 @@ enum ig_err ig_args_parse(struct ig_opts *o, enum ig_cmd cmd, int argc, char **a
     int only_operands = 0;
 
     memset(o, 0, sizeof *o);
+    o->operands = (const char **)(uintptr_t)argv; /* those read already make room */
     o->bench_prompt = o->bench_gen = o->greedy = -1; /* not given */
     for (int i = 0; i < N_ARG && !err; i++)
         if ((table[i].cmds & cmd) && table[i].def) err = set(o, &table[i], table[i].def, why);

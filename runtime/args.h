@@ -18,7 +18,8 @@ enum ig_cmd {
     IG_CMD_TOKENIZE = 32,
     IG_CMD_DETOKENIZE = 64,
     IG_CMD_PLAN = 128,
-    IG_CMD_INFO = 256
+    IG_CMD_INFO = 256,
+    IG_CMD_TRACE = 512
 };
 
 enum ig_format { IG_TEXT, IG_JSON, IG_CSV };
@@ -29,7 +30,9 @@ struct ig_opt_u64 {
 };
 
 struct ig_opts {
-    const char *operand; /* the argument without a flag, or NULL */
+    const char *operand;   /* the argument without a flag, or NULL */
+    const char **operands; /* detokenize takes several */
+    int n_operand;
     int help;
 
     const char *model; /* weights file, or NULL */
@@ -53,6 +56,8 @@ struct ig_opts {
     int greedy; /* -1: not given */
 
     int bench_prompt, bench_gen, repetitions;
+    const char *route;
+    int stats;
     int no_load;
 };
 
@@ -62,8 +67,10 @@ enum ig_err ig_args_parse(struct ig_opts *o, enum ig_cmd cmd, int argc, char **a
 /* The options of a command, one a line, on standard output. */
 void ig_args_help(enum ig_cmd cmd);
 
-/* The candidate nearest to `word`, for "did you mean"; name(i) is NULL after the last. */
+/* The candidate nearest to `word`, or NULL when none is near; name(i) is NULL after the last. */
 const char *ig_args_nearest(const char *word, const char *(*name)(int i, unsigned arg),
                             unsigned arg);
+/* What to know of a word of llama.cpp's that is another one here, or NULL. */
+const char *ig_args_elsewhere(const char *word);
 
 #endif

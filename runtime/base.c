@@ -27,10 +27,10 @@ enum ig_err ig_fail(struct ig_why *why, enum ig_err err, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
 
-    /* Names from hostile files end up here: keep the message one line, and keep
-     * their escape sequences away from the terminal. */
+    /* Names from hostile files end up here: keep the message one line, or lines that are
+     * seen to go on with it, and keep their escape sequences away from the terminal. */
     for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
+        if (((unsigned char)*p < 0x20 && strncmp(p, "\n  ", 3) != 0) || *p == 0x7f) *p = '?';
     memcpy(why->text, text, sizeof text);
     return err;
 }

@@ -29,7 +29,8 @@ enum ig_err {
 };
 
 struct ig_why {
-    char text[1024]; /* one line: the thing, what was expected, what was found */
+    /* One line: the thing, what was expected, what was found.  More stand indented below. */
+    char text[1024];
 };
 
 int ig_exit_code(enum ig_err err);

@@ -12,6 +12,7 @@ enum ig_err ig_cmd_bench(const struct ig_opts *o, struct ig_why *why);
 enum ig_err ig_cmd_tokenize(const struct ig_opts *o, struct ig_why *why);
 enum ig_err ig_cmd_detokenize(const struct ig_opts *o, struct ig_why *why);
 enum ig_err ig_cmd_plan(const struct ig_opts *o, struct ig_why *why);
+enum ig_err ig_cmd_trace(const struct ig_opts *o, struct ig_why *why);
 enum ig_err ig_cmd_info(const struct ig_opts *o, struct ig_why *why);
 
 #endif

@@ -11,12 +11,15 @@
 #include "machine.h"
 #include "out.h"
 #include "progress.h"
+#include "forced.h"
 #include "stop.h"
 #include "tables.h"
+#include "tier_stats.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct ig_gen *gen;
 
@@ -35,7 +38,9 @@ struct bench {
     int32_t *ids;
     struct test test[N_TEST];
     int done; /* repetitions */
+    struct ig_forced route;
     struct ig_membench mem;
+    double disk;      /* bytes/s of direct reads, best of the readings; 0: no experts on disk */
     double bandwidth; /* best of the readings, 0 when there was no memory for them */
     uint64_t peak;
 };
@@ -86,13 +91,21 @@ static double decode_once(struct bench *b)
     const double t0 = ig_seconds();
     for (int i = 0; i < n; i++) {
         if (ig_stop_signal()) return -1;
+        if (b->o->route) ig_forced_next(&b->route, b->e);
         ig_gen_step(gen, b->ids[i]);
     }
+    ig_set_choices(b->e, NULL, NULL, NULL);
     return 1e3 * (ig_seconds() - t0) / n;
 }
 
 static void read_memory(struct bench *b)
 {
+    if (IG_TIER != IG_TIER_RAM) {
+        const struct ig_wfile *f = ig_weights(b->e);
+        const double bw = ig_machine_read(f->fd, f->base + f->h.data.off + IG_RESIDENT_BYTES,
+                                          IG_DATA_BYTES - IG_RESIDENT_BYTES);
+        if (bw > b->disk) b->disk = bw;
+    }
     if (!b->mem.words) return;
     for (int i = 0; i < 3; i++) {
         const double bw = ig_membench_read(&b->mem, ig_threads(b->e));
@@ -111,6 +124,7 @@ static void measure(struct bench *b)
         if (b->test[DECODE].tokens > 0) ms[DECODE] = decode_once(b);
         if (ms[PREFILL] < 0 || ms[DECODE] < 0) break;
         if (i < 0) {
+            ig_expert_stats_reset(b->e);
             /* Everything the engine uses was used; the benchmark's own memory comes after. */
             b->peak = ig_machine_peak();
             if (ig_membench_open(&b->mem, ig_threads(b->e), &why) != IG_OK)
@@ -131,36 +145,72 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static uint64_t slot_bytes(void)
+{
+#if IG_MEM_SLOTS_BYTES
+    return IG_SLOT_BYTES;
+#else
+    return 0;
+#endif
+}
+
 /* What is printed of one test. */
 struct result {
     double min, median, max; /* ms a token */
     double rate, gbs, bound_rate, bound_gbs;
+    double missed; /* bytes a token that had to come from disk */
 };
 
 static struct result result(const struct bench *b, const struct test *t)
 {
     const int n = b->done;
     qsort(t->ms, (size_t)n, sizeof *t->ms, compare);
-    struct result r = {
-        t->ms[0], (t->ms[(n - 1) / 2] + t->ms[n / 2]) / 2, t->ms[n - 1], 0, 0, 0, 0
-    };
+    struct result r = { t->ms[0], (t->ms[(n - 1) / 2] + t->ms[n / 2]) / 2, t->ms[n - 1], 0, 0, 0, 0,
+                        0 };
     r.rate = 1e3 / r.median;
     r.gbs = r.rate * t->bytes / 1e9;
     r.bound_gbs = (b->bandwidth > 0 ? b->bandwidth : (double)IG_HW_MEM_BW) / 1e9;
     r.bound_rate = r.bound_gbs * 1e9 / t->bytes;
+    const int decode = t == &b->test[DECODE];
+    const struct ig_expert_stats s = ig_expert_stats(b->e, decode, -1);
+    if (!s.active || s.steps == 0) return r;
+    /* What was copied early and used had missed too. */
+    const double steps = decode ? (double)s.steps : (double)n * t->tokens;
+    r.missed = (double)(s.miss + (decode ? s.early_used : 0)) * (double)slot_bytes() / steps;
+    if (r.missed > 0 && b->disk > 0 && b->disk / r.missed < r.bound_rate)
+        r.bound_rate = b->disk / r.missed;
     return r;
+}
+
+static void show(const char *text) { ig_outf("%s\n", text); }
+
+static void print_experts(const struct bench *b)
+{
+    if (b->disk > 0)
+        ig_outf("\ndisk read %.2f GB/s now, %.2f GB/s in the plan\n", b->disk / 1e9,
+                (double)IG_HW_DISK_BW / 1e9);
+    for (int k = 0; k < N_TEST; k++) {
+        const struct ig_expert_stats s = ig_expert_stats(b->e, k == DECODE, -1);
+        if (b->test[k].tokens == 0 || !s.active) continue;
+        ig_outf("%s: %.2f %% of the chosen experts were there, %.2f MB a token were not, stalls "
+                "%.2f ms a batch\n",
+                b->test[k].name, 100 * (double)s.hit / (double)(s.hit + s.late + s.miss),
+                result(b, &b->test[k]).missed / 1e6, 1e3 * s.stall_s / (double)s.steps);
+        if (b->o->stats) ig_expert_table(b->e, k == DECODE, show);
+    }
 }
 
 static void print_text(const struct bench *b)
 {
     ig_outf("model %s, machine %s, plan %s, kernels %s\n", IG_MODEL_ID, IG_HW_ID, IG_PLAN_HASH,
             ig_kern.name);
-    ig_outf("%d threads, context %d, batches of %d, %d repetitions\n", ig_threads(b->e),
-            ig_n_ctx(b->e), gen->n_batch, b->done);
+    ig_outf("%d thread%s, context %d, batches of %d, %d repetition%s\n", ig_threads(b->e),
+            IG_S(ig_threads(b->e)), ig_n_ctx(b->e), gen->n_batch, b->done, IG_S(b->done));
     ig_outf("memory read %.1f GB/s now, %.1f GB/s in the plan\n\n", b->bandwidth / 1e9,
             (double)IG_HW_MEM_BW / 1e9);
     ig_outf("%-8s %7s  %27s  %9s  %9s  %8s  %8s  %8s\n", "test", "tokens",
             "ms a token min/median/max", "tokens/s", "bound", "MB/token", "GB/s", "of bound");
+    int above = 0; /* a test above its bound */
     for (int k = 0; k < N_TEST; k++) {
         const struct test *t = &b->test[k];
         if (t->tokens == 0) continue;
@@ -168,9 +218,22 @@ static void print_text(const struct bench *b)
         ig_outf("%-8s %7d  %8.3f %8.3f %8.3f   %9.2f  %9.2f  %8.2f  %8.2f  %6.1f %%\n", t->name,
                 t->tokens, r.min, r.median, r.max, r.rate, r.bound_rate, t->bytes / 1e6, r.gbs,
                 100 * r.rate / r.bound_rate);
+        above = above || r.rate > r.bound_rate;
     }
-    ig_outf("\npeak memory %.1f MB, plan %.1f MB (%+.1f %%)\n", (double)b->peak / 1e6,
-            (double)IG_MEM_BYTES / 1e6, 100 * ((double)b->peak / (double)IG_MEM_BYTES - 1));
+    if (above)
+        ig_outf("\nmore than 100 %% of the bound: %s\n",
+                sysconf(_SC_LEVEL3_CACHE_SIZE) >= (long)IG_TOKEN_BYTES
+                    ? "the weights read fit the last-level cache; memory is not the bound"
+                    : "the machine was busy while its memory was measured");
+    if (b->o->route)
+        ig_outf("\ndecode took its experts from %s: %u rows of %u layers\n", b->o->route,
+                b->route.t.n_row, b->route.t.n_layer);
+    print_experts(b);
+    const double beside = (double)b->peak - (double)IG_MEM_BYTES;
+    ig_outf("\npeak memory %.1f MB: the plan's arena %.1f MB", (double)b->peak / 1e6,
+            (double)IG_MEM_BYTES / 1e6);
+    if (beside > 0) ig_outf(", beside it %.1f MB (program, buffers, threads)", beside / 1e6);
+    ig_outf("\n");
 }
 
 static void print_json(const struct bench *b)
@@ -182,18 +245,21 @@ static void print_json(const struct bench *b)
         const struct result r = result(b, t);
         json_array_append_new(
             tests,
-            json_pack("{s:s, s:i, s:{s:f, s:f, s:f}, s:f, s:f, s:f, s:f, s:f, s:f}", "test",
-                      t->name, "tokens", t->tokens, "ms_per_token", "min", r.min, "median",
+            json_pack("{s:s, s:i, s:{s:f, s:f, s:f}, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
+                      "test", t->name, "tokens", t->tokens, "ms_per_token", "min", r.min, "median",
                       r.median, "max", r.max, "tokens_per_s", r.rate, "bound_tokens_per_s",
                       r.bound_rate, "fraction_of_bound", r.rate / r.bound_rate, "bytes_per_token",
-                      t->bytes, "gb_per_s", r.gbs, "bound_gb_per_s", r.bound_gbs));
+                      t->bytes, "gb_per_s", r.gbs, "bound_gb_per_s", r.bound_gbs, "missed_bytes",
+                      r.missed, "experts", ig_expert_json(b->e, k == DECODE)));
     }
     ig_out_json(json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:I, s:I}", "plan",
-        IG_PLAN_HASH, "hw", IG_HW_ID, "model", IG_MODEL_ID, "kernels", ig_kern.name, "threads",
-        ig_threads(b->e), "ctx", ig_n_ctx(b->e), "batch", gen->n_batch, "repetitions", b->done,
-        "seed", (json_int_t)b->o->seed.value, "memory_read_gb_per_s", b->bandwidth / 1e9,
-        "plan_memory_read_gb_per_s", (double)IG_HW_MEM_BW / 1e9, "tests", tests, "peak_bytes",
+        "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I}",
+        "plan", IG_PLAN_HASH, "hw", IG_HW_ID, "model", IG_MODEL_ID, "kernels", ig_kern.name,
+        "threads", ig_threads(b->e), "ctx", ig_n_ctx(b->e), "batch", gen->n_batch, "repetitions",
+        b->done, "seed", (json_int_t)b->o->seed.value, "memory_read_gb_per_s", b->bandwidth / 1e9,
+        "plan_memory_read_gb_per_s", (double)IG_HW_MEM_BW / 1e9, "disk_read_gb_per_s",
+        b->disk / 1e9, "plan_disk_read_gb_per_s", (double)IG_HW_DISK_BW / 1e9, "route",
+        b->o->route ? json_string(b->o->route) : json_null(), "tests", tests, "peak_bytes",
         (json_int_t)b->peak, "plan_bytes", (json_int_t)IG_MEM_BYTES));
 }
 
@@ -248,7 +314,8 @@ enum ig_err ig_cmd_bench(const struct ig_opts *o, struct ig_why *why)
     struct ig_session s;
     enum ig_err err = ig_session_open(&s, o, 0, why);
     if (err != IG_OK) return err;
-    err = prepare(&b, &s, why);
+    if (o->route) err = ig_forced_open(&b.route, o->route, why);
+    if (err == IG_OK) err = prepare(&b, &s, why);
     if (err == IG_OK) {
         ig_stop_catch();
         measure(&b);
@@ -261,6 +328,7 @@ enum ig_err ig_cmd_bench(const struct ig_opts *o, struct ig_why *why)
         else
             print_text(&b);
     }
+    if (o->route) ig_forced_close(&b.route);
     ig_membench_close(&b.mem);
     for (int k = 0; k < N_TEST; k++) free(b.test[k].ms);
     free(b.ids);

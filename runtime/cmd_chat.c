@@ -22,6 +22,7 @@ struct talk {
     struct ig_session s;
     struct ig_chat_template *template;
     json_t *messages; /* array of {role, content} */
+    int once;         /* one message, one answer */
 };
 
 /* A JSON string of any bytes: what is not UTF-8 reads as U+FFFD, as the tokenizer takes it. */
@@ -102,7 +103,29 @@ static enum ig_err turn(struct talk *t, const char *text, size_t bytes, struct i
     }
     free(ids);
     ig_out("\n", 1);
-    if (end != IG_GEN_CLOSED) ig_gen_report(gen, end);
+    if (end != IG_GEN_CLOSED) (t->once ? ig_gen_report : ig_gen_report_turn)(gen, end);
+    return err;
+}
+
+/* 1 when the line is a command and not "/etc/hosts is a file": a slash and one word. */
+static int is_command(const char *line)
+{
+    if (*line != '/') return 0;
+    while (*++line >= 'a' && *line <= 'z');
+    return *line == 0;
+}
+
+/* The message of -p or -f, and its answer. */
+static enum ig_err once(struct talk *t, struct ig_why *why)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    t->once = 1;
+    if (t->o->prompt) return turn(t, t->o->prompt, strlen(t->o->prompt), why);
+    enum ig_err err = ig_input_file(t->o->file, &text, &bytes, why);
+    if (err == IG_OK && bytes > 0 && text[bytes - 1] == '\n') bytes--; /* the editor's */
+    if (err == IG_OK) err = turn(t, text, bytes, why);
+    free(text);
     return err;
 }
 
@@ -118,15 +141,20 @@ static enum ig_err converse(struct talk *t, struct ig_why *why)
         if (prompt) ig_out("> ", 2);
         ig_out_flush();
         err = ig_input_line(&line, &bytes, why);
+        if (line && prompt) bytes = ig_input_strip(line, bytes);
         if (err != IG_OK || !line || strcmp(line, "/exit") == 0) {
             if (prompt) ig_out("\n", 1);
             free(line);
             break;
         }
-        if (strcmp(line, "/reset") == 0)
+        if (strcmp(line, "/reset") == 0) {
             err = start_over(t, why);
-        else if (bytes > 0)
+            if (err == IG_OK) ig_note("started over");
+        } else if (is_command(line)) {
+            ig_note("%s: unknown command; /exit, /reset", line);
+        } else if (bytes > 0) {
             err = turn(t, line, bytes, why);
+        }
         free(line);
         if (err == IG_FAIL && prompt) { /* for a person to answer; in a script it is the end */
             ig_note("%s; /reset starts over", why->text);
@@ -135,6 +163,7 @@ static enum ig_err converse(struct talk *t, struct ig_why *why)
         if (prompt && ig_stop_signal() == SIGINT) ig_stop_clear();
         if (ig_stop_signal()) break;
     }
+    ig_note("seed %llu", (unsigned long long)gen->seed);
     return err;
 }
 
@@ -156,10 +185,11 @@ static enum ig_err open_talk(struct talk *t, struct ig_why *why)
 enum ig_err ig_cmd_chat(const struct ig_opts *o, struct ig_why *why)
 {
     struct talk t = { .o = o };
+    if (o->prompt && o->file) return ig_fail(why, IG_USAGE, "want -p or -f, got both");
     enum ig_err err = open_talk(&t, why);
     if (err == IG_OK) {
         ig_stop_catch();
-        err = o->prompt ? turn(&t, o->prompt, strlen(o->prompt), why) : converse(&t, why);
+        err = o->prompt || o->file ? once(&t, why) : converse(&t, why);
     }
     json_decref(t.messages);
     if (t.template) ig_chat_free(t.template);

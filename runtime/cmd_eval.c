@@ -80,8 +80,8 @@ static void report(const struct ig_opts *o, const struct tally *t, size_t bytes,
         ig_out_json(j);
         return;
     }
-    ig_outf("perplexity %.4f, mean NLL %.6f nats over %d tokens in %d windows of %d\n", exp(mean),
-            mean, t->predicted, t->windows, window);
+    ig_outf("perplexity %.4f, mean NLL %.6f nats over %d token%s in %d window%s of %d\n", exp(mean),
+            mean, t->predicted, IG_S(t->predicted), t->windows, IG_S(t->windows), window);
     ig_note("%.1f s, %.0f tokens/s, batches of %d", t->seconds, t->predicted / t->seconds,
             t->batch);
 }
@@ -126,6 +126,8 @@ enum ig_err ig_cmd_eval(const struct ig_opts *o, struct ig_why *why)
                        o->dump ? "--dump" : "--greedy");
     if (o->tokens && !o->dump && o->greedy < 0)
         return ig_fail(why, IG_USAGE, "--tokens: want --dump FILE or --greedy N with it");
+    if (o->n_ctx == 1)
+        return ig_fail(why, IG_USAGE, "-c: want a window of 2 tokens or more, got \"1\"");
     enum ig_err err = ig_session_open(&s, o, o->file != NULL, why);
     if (err != IG_OK) return err;
     ig_stop_catch();

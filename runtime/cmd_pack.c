@@ -6,16 +6,29 @@
 #include "progress.h"
 #include "stop.h"
 
+#include <sys/stat.h>
+
 static void warn(const char *line)
 {
     ig_progress_end();
     ig_note("warning: %s", line);
 }
 
+/* 1 when `path` is the running program: replacing it is never what is meant. */
+static int is_self(const char *path)
+{
+    struct stat self, st;
+    return path && stat("/proc/self/exe", &self) == 0 && stat(path, &st) == 0 &&
+           self.st_dev == st.st_dev && self.st_ino == st.st_ino;
+}
+
 enum ig_err ig_cmd_pack(const struct ig_opts *o, struct ig_why *why)
 {
     if (!o->out && !o->embed)
         return ig_fail(why, IG_USAGE, "want -o FILE or --embed FILE, got neither");
+    const char *over = is_self(o->embed) ? o->embed : is_self(o->out) ? o->out : NULL;
+    if (over)
+        return ig_fail(why, IG_USAGE, "%s: want another name: this is the running program", over);
     if (o->operand && o->synth.given)
         return ig_fail(why, IG_USAGE, "want SRC or --synth, got both");
     if (!o->operand && !o->synth.given)
@@ -33,7 +46,7 @@ enum ig_err ig_cmd_pack(const struct ig_opts *o, struct ig_why *why)
     if (o->out) {
         err = ig_pack(&job, why);
         ig_progress_end();
-        if (err == IG_OK) ig_note("%s: written", job.out);
+        if (err == IG_OK) ig_note_written(job.out, "");
         job.src = o->out; /* the conversion is done; an executable needs only a copy */
     }
     if (err == IG_OK && o->embed) {
@@ -41,7 +54,7 @@ enum ig_err ig_cmd_pack(const struct ig_opts *o, struct ig_why *why)
         job.embed = 1;
         err = ig_pack(&job, why);
         ig_progress_end();
-        if (err == IG_OK) ig_note("%s: written, needs no other file", job.out);
+        if (err == IG_OK) ig_note_written(job.out, "; needs no other file");
     }
     return err;
 }

@@ -71,18 +71,12 @@ static enum ig_err weights_json(const char *path, json_t **j, struct ig_why *why
     char model[sizeof f.h.model_id + 1] = "", layout[sizeof f.h.layout_text + 1] = "";
     memcpy(model, f.h.model_id, sizeof f.h.model_id);
     memcpy(layout, f.h.layout_text, sizeof f.h.layout_text);
-    const int same = f.h.layout_hash == IG_LAYOUT_HASH;
-    *j = json_pack("{s:o, s:o, s:o, s:o, s:b, s:I, s:b}", "file",
-                   json_text(path ? path : "(embedded)"), "model", json_text(model), "layout_text",
-                   json_text(layout), "layout", json_hash(f.h.layout_hash), "matches", same,
-                   "bytes", (json_int_t)f.h.file_bytes, "tokenizer", f.h.tokenizer.bytes > 0);
-    if (!same)
-        err = ig_fail(why, IG_MISMATCH,
-                      "%s: want layout %016" PRIx64 " (%s), got %016" PRIx64
-                      " (%s); pack the checkpoint again with this program, or generate the engine "
-                      "that the file was packed for",
-                      path ? path : "embedded weights", (uint64_t)IG_LAYOUT_HASH, IG_LAYOUT_TEXT,
-                      f.h.layout_hash, layout);
+    err = ig_wfile_layout(&f, IG_LAYOUT_HASH, why);
+    *j = json_pack("{s:o, s:b, s:o, s:o, s:o, s:I, s:b}", "file",
+                   json_text(path ? path : "(embedded)"), "matches", err == IG_OK, "model",
+                   json_text(model), "layout_text", json_text(layout), "layout",
+                   json_hash(f.h.layout_hash), "bytes", (json_int_t)f.h.file_bytes, "tokenizer",
+                   f.h.tokenizer.bytes > 0);
     ig_wfile_close(&f);
     return err;
 }
@@ -95,49 +89,71 @@ static enum ig_err run_json(const struct ig_opts *o, json_t **j, struct ig_why *
     json_t *list = json_array();
     for (int i = 0; i < ig_n_downgrade(s.e); i++)
         json_array_append_new(list, json_string(ig_downgrade(s.e, i)));
-    *j = json_pack("{s:i, s:i, s:o, s:I}", "threads", ig_threads(s.e), "ctx", ig_n_ctx(s.e),
-                   "downgrades", list, "peak_bytes", (json_int_t)ig_machine_peak());
+    *j = json_pack("{s:o, s:i, s:i, s:s, s:I}", "downgrades", list, "threads", ig_threads(s.e), "ctx",
+                   ig_n_ctx(s.e), "experts", ig_expert_where(s.e), "peak_bytes",
+                   (json_int_t)ig_machine_peak());
     ig_session_close(&s);
     return IG_OK;
 }
 
-/* An object as "key: value" lines, for people; what is nested stands indented below. */
-static void print_text(const json_t *j, int depth)
+/* Bytes are shown in MiB, under a name without "bytes". */
+static void print_integer(const char *key, json_int_t v, int depth)
 {
-    const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)(uintptr_t)j, key, v)
+    const size_t n = strlen(key);
+    if (n < 5 || strcmp(key + n - 5, "bytes") != 0)
+        ig_outf("%*s%s: %" JSON_INTEGER_FORMAT "\n", depth, "", key, v);
+    else
+        ig_outf("%*s%.*s: %.1f MiB\n", depth, "", n > 6 ? (int)n - 6 : 4, n > 6 ? key : "size",
+                (double)v / (1 << 20));
+}
+
+static void print_list(const json_t *list, int depth)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i, item)
     {
-        ig_outf("%*s%s:", 2 * depth, "", key);
-        size_t i;
-        json_t *item;
-        if (json_is_string(v)) {
-            ig_outf(" %s\n", json_string_value(v));
-        } else if (json_is_integer(v)) {
-            ig_outf(" %" JSON_INTEGER_FORMAT "\n", json_integer_value(v));
-        } else if (json_is_real(v)) {
-            ig_outf(" %.1f\n", json_real_value(v));
-        } else if (json_is_boolean(v)) {
-            ig_outf(" %s\n", json_is_true(v) ? "yes" : "no");
-        } else if (json_is_object(v)) {
-            ig_outf("\n");
-            print_text(v, depth + 1);
-        } else if (json_array_size(v) == 0) {
-            ig_outf(" none\n");
-        } else {
-            ig_outf("\n");
-            json_array_foreach(v, i, item)
-            {
-                if (json_is_string(item))
-                    ig_outf("%*s- %s\n", 2 * depth + 2, "", json_string_value(item));
-                else
-                    ig_outf("%*s%-24s %14" JSON_INTEGER_FORMAT " bytes at %" JSON_INTEGER_FORMAT
-                            "\n",
-                            2 * depth + 2, "", json_string_value(json_object_get(item, "name")),
-                            json_integer_value(json_object_get(item, "bytes")),
-                            json_integer_value(json_object_get(item, "offset")));
-            }
-        }
+        if (json_is_string(item))
+            ig_outf("%*s- %s\n", depth, "", json_string_value(item));
+        else
+            ig_outf("%*s%-24s %10.2f MiB at %10.2f\n", depth, "",
+                    json_string_value(json_object_get(item, "name")),
+                    (double)json_integer_value(json_object_get(item, "bytes")) / (1 << 20),
+                    (double)json_integer_value(json_object_get(item, "offset")) / (1 << 20));
+    }
+}
+
+/* A value as a "key: value" line, for people; what is nested stands indented below. */
+static void print_text(const char *key, const json_t *v, int depth)
+{
+    if (json_is_integer(v)) {
+        print_integer(key, json_integer_value(v), depth);
+        return;
+    }
+    ig_outf("%*s%s:", depth, "", key);
+    if (json_is_string(v)) {
+        ig_outf(" %s\n", json_string_value(v));
+    } else if (json_is_real(v)) {
+        ig_outf(" %.1f\n", json_real_value(v));
+    } else if (json_is_boolean(v)) {
+        ig_outf(" %s\n", json_is_true(v) ? "yes" : "no");
+    } else if (json_is_object(v)) {
+        ig_outf("\n");
+        json_t *part;
+        json_object_foreach((json_t *)(uintptr_t)v, key, part) print_text(key, part, depth + 2);
+    } else {
+        ig_outf(json_array_size(v) ? "\n" : " none\n");
+        print_list(v, depth + 2);
+    }
+}
+
+/* What a person asks first comes first; the memory map, the build's last part, is the end. */
+static void print_info(const json_t *root)
+{
+    static const char *const parts[] = { "weights", "run", "machine", "build" };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const json_t *part = json_object_get(root, parts[i]);
+        if (part) print_text(parts[i], part, 0);
     }
 }
 
@@ -165,7 +181,7 @@ enum ig_err ig_cmd_info(const struct ig_opts *o, struct ig_why *why)
     if (o->format == IG_JSON) {
         ig_out_json(root);
     } else {
-        print_text(root, 0);
+        print_info(root);
         json_decref(root);
     }
     if (isa != IG_OK) return isa;

@@ -6,17 +6,34 @@
 #include "out.h"
 #include "session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The argument, or standard input; malloc'ed. */
+/* The argument, -p, -f or standard input; malloc'ed. */
 static enum ig_err read_text(const struct ig_opts *o, char **text, size_t *bytes,
                              struct ig_why *why)
 {
-    if (!o->operand) return ig_input_file("-", text, bytes, why);
-    *bytes = strlen(o->operand);
-    *text = strdup(o->operand);
+    const char *given = o->operand ? o->operand : o->prompt;
+    if ((o->operand != NULL) + (o->prompt != NULL) + (o->file != NULL) > 1)
+        return ig_fail(why, IG_USAGE, "want one of TEXT, -p and -f, got more");
+    if (!given) return ig_input_file(o->file ? o->file : "-", text, bytes, why);
+    *bytes = strlen(given);
+    *text = strdup(given);
     return *text ? IG_OK : ig_fail(why, IG_NO_MEM, "no memory for the text");
+}
+
+/* The arguments as one text, or standard input; malloc'ed. */
+static enum ig_err read_ids(const struct ig_opts *o, char **text, struct ig_why *why)
+{
+    size_t room = 1, at = 0;
+    if (o->n_operand == 0) return ig_input_file("-", text, &room, why);
+    for (int i = 0; i < o->n_operand; i++) room += strlen(o->operands[i]) + 1;
+    *text = malloc(room);
+    if (!*text) return ig_fail(why, IG_NO_MEM, "no memory for the ids");
+    for (int i = 0; i < o->n_operand; i++)
+        at += (size_t)snprintf(*text + at, room - at, "%s ", o->operands[i]);
+    return IG_OK;
 }
 
 static void print_ids(const int32_t *ids, size_t n, int format)
@@ -52,9 +69,9 @@ enum ig_err ig_cmd_detokenize(const struct ig_opts *o, struct ig_why *why)
     size_t bytes = 0, n = 0;
     enum ig_err err = ig_session_tokenizer(&s, o, why);
     if (err != IG_OK) return err;
-    err = read_text(o, &given, &bytes, why);
+    err = read_ids(o, &given, why);
     if (err == IG_OK)
-        err = ig_input_ids(o->operand ? "IDS" : "standard input", given, IG_N_VOCAB, &ids, &n, why);
+        err = ig_input_ids(o->n_operand ? "IDS" : "standard input", given, IG_N_VOCAB, &ids, &n, why);
     if (err == IG_OK) err = ig_tok_decode(s.tok, ids, n, o->special, &text, &bytes, why);
     if (err == IG_OK) {
         ig_out(text, bytes);

@@ -90,6 +90,7 @@ static void run(struct ig_engine *e, const struct input *in, int tid)
     struct ig_worker w = ig_worker(e, tid);
     for (int at = 0; at < in->n; at += in->batch) {
         turn_to(&w, in, at);
+        if (tid == 0) ig_tier_batch(e);
         ig_embed(&w);
         ig_show(&w, IG_TAP_ENC_EMBED);
     }

@@ -13,9 +13,7 @@ enum { READ_BYTES = 8 << 20 }; /* blocks are read in groups of about this size *
 
 static struct ig_engine engine;
 
-static void downgrade(struct ig_engine *e, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-static void downgrade(struct ig_engine *e, const char *fmt, ...)
+void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
 {
     if (e->n_downgrade == IG_MAX_DOWNGRADE) return;
     va_list ap;
@@ -36,10 +34,13 @@ static void start_team(struct ig_engine *e, int want)
 #pragma omp parallel num_threads(n)
 #pragma omp single
     got = omp_get_num_threads();
-    if (got < n) downgrade(e, "threads: asked for %d, OpenMP gave %d", n, got);
+    if (got < n) ig_downgrade_add(e, "threads: asked for %d, OpenMP gave %d", n, got);
     if (want > IG_N_THREAD_MAX)
-        downgrade(e, "threads: asked for %d, the plan has room for %d", want, IG_N_THREAD_MAX);
-    if (n > cpus) downgrade(e, "threads: %d on %d usable CPUs", n, cpus);
+        ig_downgrade_add(e, "threads: asked for %d, the plan has room for %d", want, IG_N_THREAD_MAX);
+    if (want <= 0 && cpus < IG_N_THREAD_MAX)
+        ig_downgrade_add(e, "threads: planned for %d, the machine has %d usable CPU%s", IG_N_THREAD_MAX,
+                  cpus, cpus == 1 ? "" : "s");
+    if (n > cpus) ig_downgrade_add(e, "threads: %d on %d usable CPUs", n, cpus);
     e->team.n = got;
 }
 
@@ -70,7 +71,7 @@ static void load_blocks(struct load *ld, uint32_t lo, uint32_t hi)
             ld->why = why;
         }
         ld->done += bytes;
-        if (ld->o->progress) ld->o->progress("loading weights", ld->done, IG_DATA_BYTES);
+        if (ld->o->progress) ld->o->progress("loading weights", ld->done, IG_MEM_DATA_BYTES);
     }
 }
 
@@ -78,7 +79,7 @@ static void load_blocks(struct load *ld, uint32_t lo, uint32_t hi)
 static uint32_t group_end(const struct ig_wfile *f, uint32_t lo)
 {
     uint32_t hi = lo + 1;
-    while (hi < f->h.n_block &&
+    while (hi < f->h.n_block && f->blocks[hi].off < IG_MEM_DATA_BYTES &&
            f->blocks[hi].off + f->blocks[hi].bytes - f->blocks[lo].off <= READ_BYTES)
         hi++;
     return hi;
@@ -89,7 +90,8 @@ static enum ig_err load_weights(struct ig_engine *e, const struct ig_open *o, st
     struct load ld = { .e = e, .o = o };
 #pragma omp parallel num_threads(e->team.n)
 #pragma omp single
-    for (uint32_t lo = 0, hi; lo < e->file.h.n_block; lo = hi) {
+    for (uint32_t lo = 0, hi; lo < e->file.h.n_block && e->file.blocks[lo].off < IG_MEM_DATA_BYTES;
+         lo = hi) {
         hi = group_end(&e->file, lo);
 #pragma omp task firstprivate(lo, hi) shared(ld)
         if (ld.err == IG_OK) load_blocks(&ld, lo, hi);
@@ -101,7 +103,7 @@ static enum ig_err load_weights(struct ig_engine *e, const struct ig_open *o, st
 /* Touch everything beside the weights, so that no page fault comes later. */
 static void touch(struct ig_engine *e, int poison)
 {
-    const uint64_t from = IG_MEM_DATA_OFF + IG_DATA_BYTES, step = UINT64_C(2) << 20;
+    const uint64_t from = IG_MEM_DATA_OFF + IG_MEM_DATA_BYTES, step = UINT64_C(2) << 20;
 #pragma omp parallel for num_threads(e->team.n)
     for (uint64_t off = from; off < IG_MEM_BYTES; off += step) {
         const uint64_t n = IG_MEM_BYTES - off < step ? IG_MEM_BYTES - off : step;
@@ -147,7 +149,7 @@ static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct 
                        (uint64_t)IG_DATA_BYTES, e->file.h.data.bytes);
     err = ig_arena_map(&e->mem, IG_MEM_BYTES, &huge, why);
     if (err != IG_OK) return err;
-    if (!huge) downgrade(e, "memory: huge pages are off on this kernel");
+    if (!huge) ig_downgrade_add(e, "memory: huge pages are off on this kernel");
     err = load_weights(e, o, why);
     if (err != IG_OK) return err;
     touch(e, o->poison);
@@ -159,7 +161,7 @@ static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct 
     for (int s = 0; s < IG_N_SEQ; s++)
         for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
             e->kv_table[s][i] = (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i;
-    return IG_OK;
+    return ig_tier_open(e, o, why);
 }
 
 enum ig_err ig_engine_open(struct ig_engine **e, const struct ig_open *o, struct ig_why *why)
@@ -176,6 +178,7 @@ enum ig_err ig_engine_open(struct ig_engine **e, const struct ig_open *o, struct
 
 void ig_engine_close(struct ig_engine *e)
 {
+    ig_tier_close(e);
     if (e->file.fd >= 0) ig_wfile_close(&e->file);
     ig_arena_unmap(e->mem, IG_MEM_BYTES);
     e->mem = NULL;
@@ -184,6 +187,13 @@ void ig_engine_close(struct ig_engine *e)
 void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap)
 {
     e->tap = tap ? *tap : (struct ig_tap){ 0 };
+}
+void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight,
+                    const int32_t *predicted)
+{
+    e->force_predicted = predicted;
+    e->force_expert = expert;
+    e->force_weight = weight;
 }
 struct ig_candidate *ig_sample_work(struct ig_engine *e)
 {

@@ -58,11 +58,35 @@ struct ig_tap {
 };
 void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap); /* NULL: none */
 
+/* Choices that take the place of the routers' until set again (bench --route): expert and weight
+ * [row][IG_N_LAYER][IG_N_EXPERT_USED]; NULL: the routers'.  predicted: what a predictor says of a
+ * row, [distance 0..8][IG_N_LAYER][IG_N_EXPERT_USED], -1 none; NULL: the plan's predictor. */
+void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight,
+                    const int32_t *predicted);
+
 int ig_threads(const struct ig_engine *e);
 int ig_n_ctx(const struct ig_engine *e);
 const struct ig_wfile *ig_weights(const struct ig_engine *e);
 /* One line for each way in which this run is slower or less exact than planned. */
 int ig_n_downgrade(const struct ig_engine *e);
 const char *ig_downgrade(const struct ig_engine *e, int i);
+
+/* Where experts were found, when they come from elsewhere; one layer's, or with layer -1 the sum. */
+struct ig_expert_stats {
+    int active;                             /* 0: all experts are in memory, the rest is zero */
+    uint64_t steps;                         /* batches */
+    uint64_t hit, late, miss;               /* chosen experts, each once a batch */
+    uint64_t fill, evict, early, early_used, early_lost; /* of both phases together */
+    uint64_t bytes;                         /* copied, of all layers and both phases */
+    double stall_s;                         /* a thread, on average */
+    double copy_busy_s;                     /* with a copy under way; of both phases together */
+    double stride;                          /* layers that prefetch looks ahead, mean */
+    double ahead_gain;                      /* by its own measure: time of a step without over with */
+    uint64_t steps_ahead;                   /* steps with prefetch on */
+};
+/* Where experts are and how they are read, in words. */
+const char *ig_expert_where(const struct ig_engine *e);
+struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer);
+void ig_expert_stats_reset(struct ig_engine *e);
 
 #endif

@@ -264,6 +264,7 @@ enum ig_err ig_eval_tokens(struct ig_engine *e, const struct ig_opts *o, int bat
         ig_set_tap(e, NULL);
         whole = whole && continue_greedily(e, &c);
         if (whole && o->dump) err = write_capture(&c, &in, o->dump, why);
+        if (whole && o->dump && err == IG_OK) ig_note_written(o->dump, "");
         if (whole && err == IG_OK) print_greedy(&c, o->format);
     }
     close_capture(&c);

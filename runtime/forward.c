@@ -150,6 +150,7 @@ void ig_forward(struct ig_engine *e, const struct ig_batch *b)
         IG_ASSERT(e->n_want < IG_N_LOGIT_ROW);
         e->want_row[e->n_want++] = i;
     }
+    ig_tier_batch(e);
 #pragma omp parallel num_threads(e->team.n)
     run(e, omp_get_thread_num());
 }

@@ -65,6 +65,8 @@ void ig_gen_step(struct ig_gen *g, int32_t token);
 enum ig_gen_end ig_gen_answer(struct ig_gen *g, int n_max, int ignore_eos);
 /* The statistics of the last prompt and answer, as notes. */
 void ig_gen_report(const struct ig_gen *g, enum ig_gen_end end);
+/* The same of one turn of a talk, as one short line. */
+void ig_gen_report_turn(const struct ig_gen *g, enum ig_gen_end end);
 
 /* The highest logit, the lower id among equals. */
 int32_t ig_gen_argmax(const float *logits);

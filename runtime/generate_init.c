@@ -51,7 +51,7 @@ enum ig_err ig_gen_open(struct ig_gen **out, const struct ig_session *s, const s
     g->sampler.top_p = o->top_p;
     g->sampler.min_p = o->min_p;
     g->sampler.repeat_penalty = o->repeat_penalty;
-    g->sampler.repeat_last_n = o->repeat_last_n;
+    g->sampler.repeat_last_n = o->repeat_last_n < 0 ? IG_LAST_N : o->repeat_last_n;
     return g->tok ? text_room(g, why) : IG_OK;
 }
 
@@ -62,26 +62,41 @@ void ig_gen_close(struct ig_gen *g)
     g->text = NULL;
 }
 
+static const char *const ends[] = { "the model ended it", "the limit of -n", "the context is full",
+                                    "interrupted", "output closed" };
+
+static double per_second(int n, double seconds) { return seconds > 0 ? n / seconds : 0; }
+
 void ig_gen_report(const struct ig_gen *g, enum ig_gen_end end)
 {
-    static const char *const why[] = { "the model ended it", "the limit of -n",
-                                       "the context is full", "interrupted", "output closed" };
     const struct ig_gen_stats *s = &g->stats;
     const double bound = (double)IG_HW_MEM_BW / (double)IG_TOKEN_BYTES;
 
     char reused[48] = "";
     if (s->n_reused > 0) snprintf(reused, sizeof reused, ", after %d still known", s->n_reused);
-    ig_note("prompt: %d tokens%s, %.1f tokens/s", s->n_prompt, reused,
-            s->prefill_s > 0 ? s->n_prompt / s->prefill_s : 0);
+    ig_note("prompt: %d token%s%s, %.1f tokens/s", s->n_prompt, IG_S(s->n_prompt), reused,
+            per_second(s->n_prompt, s->prefill_s));
     if (s->n_step > 0) {
-        const double rate = s->n_step / s->decode_s;
-        ig_note("decode: %d tokens, %.1f tokens/s, %.2f ms each; bound %.1f tokens/s "
-                "(%.1f MB a token at %.1f GB/s), %.0f %% of it reached",
-                s->n_made, rate, 1e3 / rate, bound, (double)IG_TOKEN_BYTES / 1e6,
-                (double)IG_HW_MEM_BW / 1e9, 100 * rate / bound);
+        const double rate = per_second(s->n_step, s->decode_s), reached = 100 * rate / bound;
+        ig_note("decode: %d token%s, %.1f tokens/s, %.2f ms each", s->n_made, IG_S(s->n_made), rate,
+                1e3 * s->decode_s / s->n_step);
+        ig_note("bound: %.1f tokens/s (%.1f MB a token at the plan's %.1f GB/s), %.*f %% of it "
+                "reached",
+                bound, (double)IG_TOKEN_BYTES / 1e6, (double)IG_HW_MEM_BW / 1e9,
+                reached < 9.95 ? 1 : 0, reached);
     } else {
-        ig_note("decode: %d tokens", s->n_made);
+        ig_note("decode: %d token%s", s->n_made, IG_S(s->n_made));
     }
-    ig_note("ended: %s; %d of %d positions used; seed %llu", why[end], g->n_past, g->n_ctx,
+    ig_note("ended: %s; %d of %d positions used; seed %llu", ends[end], g->n_past, g->n_ctx,
             (unsigned long long)g->seed);
+}
+
+void ig_gen_report_turn(const struct ig_gen *g, enum ig_gen_end end)
+{
+    const struct ig_gen_stats *s = &g->stats;
+    char reused[48] = "";
+    if (s->n_reused > 0) snprintf(reused, sizeof reused, " after %d known", s->n_reused);
+    ig_note("prompt: %d%s; decode: %d token%s, %.1f/s; %d of %d positions%s%s", s->n_prompt, reused,
+            s->n_made, IG_S(s->n_made), per_second(s->n_step, s->decode_s), g->n_past, g->n_ctx,
+            end == IG_GEN_END ? "" : "; ended: ", end == IG_GEN_END ? "" : ends[end]);
 }

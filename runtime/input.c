@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,7 +59,23 @@ enum ig_err ig_input_file(const char *path, char **data, size_t *bytes, struct i
     return IG_OK;
 }
 
-static int is_separator(char c) { return c == ',' || c == ' ' || (c >= '\t' && c <= '\r'); }
+/* Brackets too: a list is often pasted as a program printed it. */
+static int is_separator(char c)
+{
+    return c == ',' || c == ' ' || c == '[' || c == ']' || (c >= '\t' && c <= '\r');
+}
+
+/* The list in {"ids": [1, 2]}, as tokenize -o json prints it: its end is in *end. */
+static const char *json_list(const char *text, const char **end)
+{
+    int head = 0, tail = 0;
+    *end = text + strlen(text);
+    sscanf(text, " { \"ids\" :%n", &head);
+    if (!head) return text;
+    while (*end > text + head && is_separator((*end)[-1])) (*end)--;
+    if (*end > text + head && (*end)[-1] == '}') (*end)--, tail = 1;
+    return tail ? text + head : text;
+}
 
 enum ig_err ig_input_ids(const char *what, const char *text, int n_vocab, int32_t **ids, size_t *n,
                          struct ig_why *why)
@@ -66,22 +83,45 @@ enum ig_err ig_input_ids(const char *what, const char *text, int n_vocab, int32_
     /* An id takes at least one digit and a separator. */
     int32_t *out = malloc((strlen(text) / 2 + 1) * sizeof *out);
     if (!out) return ig_fail(why, IG_NO_MEM, "%s: no memory for its ids", what);
+    const char *end;
     *n = 0;
+    text = json_list(text, &end);
     for (;;) {
-        while (is_separator(*text)) text++;
-        if (!*text) break;
+        while (text < end && is_separator(*text)) text++;
+        if (text == end) break;
         const char *start = text;
         int64_t v = 0;
         while (*text >= '0' && *text <= '9' && v < n_vocab) v = 10 * v + (*text++ - '0');
-        if (text == start || v >= n_vocab || (*text && !is_separator(*text))) {
+        if (text == start || v >= n_vocab || (text < end && !is_separator(*text))) {
+            while (text < end && text < start + 32 && !is_separator(*text)) text++;
             free(out);
-            return ig_fail(why, IG_USAGE, "%s: want token ids from 0 to %d, got \"%.32s\"", what,
-                           n_vocab - 1, start);
+            return ig_fail(why, IG_USAGE, "%s: want token ids from 0 to %d, got \"%.*s\"", what,
+                           n_vocab - 1, (int)(text - start), start);
         }
         out[(*n)++] = (int32_t)v;
     }
     *ids = out;
     return IG_OK;
+}
+
+size_t ig_input_strip(char *line, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (line[i] != 0x1b) {
+            line[kept++] = line[i];
+            continue;
+        }
+        /* ECMA-48: ESC [, parameters, one letter or the like; ESC O and one more of keypads. */
+        if (i + 1 < n) i++;
+        if (line[i] == '[')
+            do i++;
+            while (i < n && (line[i] < 0x40 || line[i] > 0x7e));
+        else if (line[i] == 'O')
+            i++;
+    }
+    line[kept] = 0;
+    return kept;
 }
 
 enum ig_err ig_input_line(char **line, size_t *bytes, struct ig_why *why)

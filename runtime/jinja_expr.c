@@ -289,20 +289,19 @@ int ig_jparse_args(struct ig_jparser *p, struct ig_jnode **list)
             if (!n) return 0;
             n->op = t->op == '*' ? '*' : '2';
             p->at++;
-            n->a = ig_jparse_expr(p);
-            if (!n->a) return 0;
         } else if (t->type == IG_JT_NAME && p->tok[p->at + 1].type == IG_JT_OP &&
                    p->tok[p->at + 1].op == '=') {
             n = ig_jnode(p, IG_JN_KWARG);
             if (!n) return 0;
             n->name = t->p;
             p->at += 2;
-            n->a = ig_jparse_expr(p);
-            if (!n->a) return 0;
-        } else {
-            n = ig_jparse_expr(p);
-            if (!n) return 0;
         }
+        struct ig_jnode *value = ig_jparse_expr(p);
+        if (!value) return 0;
+        if (n)
+            n->a = value;
+        else
+            n = value;
         *tail = n;
         tail = &n->next;
     }

@@ -3,6 +3,8 @@
 
 #include "kernels.h"
 
+#include <stdlib.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -116,4 +118,33 @@ void ig_membench_close(struct ig_membench *b)
 {
     if (b->words) munmap(b->words, b->bytes);
     b->words = NULL;
+}
+
+double ig_machine_read(int fd, uint64_t from, uint64_t bytes)
+{
+    enum { READERS = 4, READS = 16, PIECE = 4 << 20 };
+    char self[64];
+    int bad = 0;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    const int direct = open(self, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    if (direct < 0 || bytes < PIECE) {
+        if (direct >= 0) close(direct);
+        return 0;
+    }
+    const double t0 = ig_seconds();
+#pragma omp parallel for num_threads(READERS) schedule(static, 1) reduction(+ : bad)
+    for (int r = 0; r < READERS; r++) {
+        void *to = aligned_alloc(4096, PIECE);
+        uint64_t x = (uint64_t)r + (uint64_t)(t0 * 1e6);
+        for (int i = 0; to && i < READS; i++) {
+            x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            const uint64_t at = (x >> 20) % (bytes - PIECE + 1) & ~UINT64_C(4095);
+            bad += pread(direct, to, PIECE, (off_t)(from + at)) != PIECE;
+        }
+        bad += to == NULL;
+        free(to);
+    }
+    const double s = ig_seconds() - t0;
+    close(direct);
+    return bad ? 0 : (double)READERS * READS * PIECE / s;
 }

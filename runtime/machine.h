@@ -14,6 +14,10 @@ double ig_seconds(void);          /* monotonic */
 uint64_t ig_machine_peak(void);   /* most bytes this process ever had in memory */
 uint64_t ig_machine_memory(void); /* bytes of RAM in the machine, 0 when unknown */
 
+/* Bytes a second of direct reads of 4 MiB at random places of [from, from + bytes) of a file, four
+ * at a time; 0 when the file system has none or the range is smaller than a read. */
+double ig_machine_read(int fd, uint64_t from, uint64_t bytes);
+
 /* Memory whose only use is to be read, to see how fast the machine can. */
 struct ig_membench {
     uint64_t *words;

@@ -26,15 +26,17 @@ static const struct command {
     enum ig_err (*run)(const struct ig_opts *o, struct ig_why *why);
 } commands[] = {
     { "run", "[-p TEXT | -f FILE | < FILE]", "complete a prompt", IG_CMD_RUN, 1, ig_cmd_run },
-    { "chat", "[-p TEXT]", "talk, with the model's chat template", IG_CMD_CHAT, 1, ig_cmd_chat },
+    { "chat", "[-p TEXT | -f FILE]", "talk, with the model's chat template", IG_CMD_CHAT, 1, ig_cmd_chat },
     { "pack", "SRC [-o FILE] [--embed FILE]", "make a weights file from a checkpoint", IG_CMD_PACK,
       0, ig_cmd_pack },
     { "eval", "-f FILE | --tokens IDS", "perplexity of a text, or the values inside a pass",
       IG_CMD_EVAL, 1, ig_cmd_eval },
     { "bench", "", "speed of prefill and decode beside what the machine allows", IG_CMD_BENCH, 1,
       ig_cmd_bench },
-    { "tokenize", "[TEXT | < FILE]", "text to token ids", IG_CMD_TOKENIZE, 0, ig_cmd_tokenize },
-    { "detokenize", "[IDS | < FILE]", "token ids to text", IG_CMD_DETOKENIZE, 0,
+    { "trace", "-f FILE [-o FILE]", "record which experts a text goes through", IG_CMD_TRACE, 1,
+      ig_cmd_trace },
+    { "tokenize", "[TEXT | -f FILE | < FILE]", "text to token ids", IG_CMD_TOKENIZE, 0, ig_cmd_tokenize },
+    { "detokenize", "[IDS ... | < FILE]", "token ids to text", IG_CMD_DETOKENIZE, 0,
       ig_cmd_detokenize },
     { "plan", "", "what was planned for this model and machine, and why", IG_CMD_PLAN, 0,
       ig_cmd_plan },
@@ -69,6 +71,19 @@ static void command_help(const char *self, const struct command *c)
     ig_args_help(c->id);
 }
 
+static enum ig_err unknown(const char *self, const char *word, struct ig_why *why)
+{
+    if (word[0] == '-' && word[1])
+        return ig_fail(why, IG_USAGE, "options follow a command: %s run %s ...", self, word);
+    const char *say = ig_args_elsewhere(word);
+    if (say) return ig_fail(why, IG_USAGE, "%s: %s", word, say);
+    const char *near = ig_args_nearest(word, command_name, 0);
+    return ig_fail(why, IG_USAGE, "unknown command \"%s\"%s%s", word,
+                   near ? "; the nearest is " : "", near ? near : "");
+}
+
+static const struct command *chosen; /* what a hint is about; NULL: no command yet */
+
 static enum ig_err dispatch(const char *self, int argc, char **argv, struct ig_why *why)
 {
     if (argc < 2)
@@ -87,6 +102,7 @@ static enum ig_err dispatch(const char *self, int argc, char **argv, struct ig_w
     for (int i = 0; i < N_COMMAND; i++) {
         const struct command *c = &commands[i];
         if (strcmp(word, c->name) != 0) continue;
+        chosen = c;
         static struct ig_opts o;
         enum ig_err err = ig_args_parse(&o, c->id, argc - 2, argv + 2, why);
         if (err == IG_OK && o.help) {
@@ -98,8 +114,7 @@ static enum ig_err dispatch(const char *self, int argc, char **argv, struct ig_w
         if (err == IG_OK) err = c->run(&o, why);
         return err ? ig_fail(why, err, "%s: %s", c->name, why->text) : IG_OK;
     }
-    return ig_fail(why, IG_USAGE, "unknown command \"%s\"; the nearest is %s", word,
-                   ig_args_nearest(word, command_name, 0));
+    return unknown(self, word, why);
 }
 
 /* A closed standard descriptor would be given to the next file that is opened,
@@ -139,6 +154,7 @@ int main(int argc, char **argv)
     if (err == IG_OK) return 0;
     ig_note("%s: %s", self, why.text);
     if (err == IG_USAGE)
-        ig_note("%s --help, or %s COMMAND --help, says what can be given", self, self);
+        ig_note("%s %s%s--help says what can be given", self, chosen ? chosen->name : "",
+                chosen ? " " : "");
     return ig_exit_code(err);
 }

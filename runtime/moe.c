@@ -33,13 +33,17 @@ static void group_by_expert(struct ig_engine *e)
 /* Which experts this batch needs and where their weights are. */
 static void locate(struct ig_engine *e, const struct ig_layer *l)
 {
-    const int32_t *start = route_start(e);
     e->n_active = 0;
+#if IG_MEM_SLOTS_BYTES
+    if (l->ffn == IG_FFN_MOE) ig_tier_layer(e, (int)(l - ig_layers));
+#else
+    const int32_t *start = route_start(e);
     for (int x = 0; x < IG_N_EXPERT && l->ffn == IG_FFN_MOE; x++) {
         if (start[x] == start[x + 1]) continue;
         e->active[e->n_active] = x;
-        e->slab[e->n_active++] = ig_data(e, l->expert_off + (uint64_t)x * l->expert_stride);
+        e->slab[e->n_active++] = ig_expert(e, l->expert_off + (uint64_t)x * l->expert_stride);
     }
+#endif
     if (!l->dense_gate.rows) return;
     e->active[e->n_active] = IG_DENSE;
     e->slab[e->n_active++] = ig_data(e, 0);
@@ -128,15 +132,37 @@ static void hidden_block(struct ig_worker *w, const struct ig_layer *l, int a, i
     }
 }
 
-/* Items [lo, hi): `routed` blocks of the experts, then those of the dense block. */
-static void hidden_items(struct ig_worker *w, const struct ig_layer *l, int routed, int lo, int hi)
+/* Items [lo, hi): `routed` blocks of the experts from active `first` on, then those of the dense
+ * block. */
+static void hidden_items(struct ig_worker *w, const struct ig_layer *l, int first, int routed,
+                         int lo, int hi)
 {
     const int blocks = IG_FF_PAD / IG_QBLOCK;
     for (int i = lo; i < hi; i++)
-        if (i < routed)
-            hidden_block(w, l, i / blocks, i % blocks);
-        else
+        if (i < routed) {
+            ig_tier_need(w->e, first + i / blocks);
+            hidden_block(w, l, first + i / blocks, i % blocks);
+        } else {
             hidden_block(w, l, w->e->n_active - 1, i - routed);
+        }
+}
+
+/* Hidden values of the active blocks [a_lo, a_hi).  Where experts may still be on their way, threads
+ * share each of them, so that all work on the first ones while the last arrive. */
+static void hidden(struct ig_worker *w, const struct ig_layer *l, int a_lo, int a_hi)
+{
+    struct ig_engine *e = w->e;
+    const int blocks = IG_FF_PAD / IG_QBLOCK, with_dense = a_hi > a_lo && e->active[a_hi - 1] == IG_DENSE;
+    const int aside = with_dense ? (int)(l->dense_gate.rows + 31) / IG_QBLOCK : 0;
+    const int routed = (a_hi - a_lo - with_dense) * blocks, items = routed + aside;
+    int lo, hi;
+
+    if (e->batch->n == 1 && IG_TIER != IG_TIER_DISK) {
+        ig_team_share(&e->team, w->tid, items, &lo, &hi);
+        hidden_items(w, l, a_lo, routed, lo, hi);
+        return;
+    }
+    while (ig_team_claim(&e->team, items, 2, &lo, &hi)) hidden_items(w, l, a_lo, routed, lo, hi);
 }
 
 static const void *down_act(struct ig_engine *e, const struct work *k, int slot)
@@ -210,6 +236,74 @@ static void down_panel(struct ig_worker *w, const struct ig_layer *l, int p)
     }
 }
 
+#if IG_MEM_YD_BYTES
+/* YD: outputs of slots, where a layer's experts come in waves. */
+static float *yd_at(struct ig_engine *e, int slot)
+{
+    return IG_BUF(e, YD, float) + (size_t)slot * ((IG_N_EMBD + 15) / 16 * 16);
+}
+
+/* One output panel of the active blocks [a_lo, a_hi), for the sum that follows the last wave. */
+static void down_store(struct ig_worker *w, const struct ig_layer *l, int p, int a_lo, int a_hi)
+{
+    struct ig_engine *e = w->e;
+    for (int a = a_lo; a < a_hi; a++) {
+        const struct work k = work_of(e, l, a);
+        for (int t = 0; t < k.n; t++) w->ptr[t] = down_act(e, &k, slot_of(&k, t));
+        down_rows(&k, p, w->ptr, k.n, w->ya);
+        for (int t = 0; t < k.n; t++)
+            memcpy(yd_at(e, slot_of(&k, t)) + p * 16, w->ya[t], sizeof w->ya[t]);
+    }
+}
+
+/* Each row's sum in rank order, as down_panel's. */
+static void down_sum(struct ig_worker *w, const struct ig_layer *l)
+{
+    struct ig_engine *e = w->e;
+    int lo, hi;
+    ig_team_share(&e->team, w->tid, e->batch->n, &lo, &hi);
+    for (int t = lo; t < hi; t++)
+        for (int p = 0; p < IG_N_EMBD; p += 16) {
+            const int rows = IG_N_EMBD - p < 16 ? IG_N_EMBD - p : 16;
+            float sum[16] = { 0 }, *x = ig_x(e, t) + p;
+            for (int k = 0; k < IG_N_EXPERT_USED; k++)
+                ig_kern.axpy(sum, ig_topk_w(e, t)[k], yd_at(e, t * IG_N_EXPERT_USED + k) + p, 16);
+            if (l->dense_gate.rows) ig_kern.axpy(sum, aside_weight(e, t), yd_at(e, ASIDE + t) + p, 16);
+            for (int r = 0; r < rows; r++) x[r] += sum[r] * IG_RESIDUAL_SCALE;
+        }
+}
+
+/* More experts than slots: wave by wave, the dense block with the last, the sums at the end. */
+static void waves(struct ig_worker *w, const struct ig_layer *l)
+{
+    struct ig_engine *e = w->e;
+    int lo, hi;
+    while (e->tier.wave_lo < e->tier.wave_hi) {
+        const int a_lo = e->tier.wave_lo;
+        const int a_hi = e->tier.wave_hi == e->tier.n ? e->n_active : e->tier.wave_hi;
+        hidden(w, l, a_lo, a_hi);
+        ig_team_wait(&e->team);
+        while (ig_team_claim(&e->team, (IG_N_EMBD + 15) / 16, 1, &lo, &hi))
+            down_store(w, l, lo, a_lo, a_hi);
+        ig_team_wait(&e->team);
+        if (w->tid == 0) ig_tier_next(e);
+        ig_team_wait(&e->team);
+    }
+    down_sum(w, l);
+}
+#endif
+
+/* Rows [lo, hi) take recorded choices in place of the router's. */
+static void force(struct ig_engine *e, int layer, int lo, int hi)
+{
+    const size_t k = IG_N_EXPERT_USED;
+    for (int t = lo; t < hi; t++) {
+        const size_t at = ((size_t)t * IG_N_LAYER + (size_t)layer) * k;
+        memcpy(ig_topk_id(e, t), e->force_expert + at, k * sizeof(int32_t));
+        memcpy(ig_topk_w(e, t), e->force_weight + at, k * sizeof(float));
+    }
+}
+
 static void router(struct ig_worker *w, const struct ig_layer *l)
 {
     struct ig_engine *e = w->e;
@@ -227,6 +321,7 @@ static void router(struct ig_worker *w, const struct ig_layer *l)
         *gate = ig_kern.dot(ig_xn(e, t), ig_vec(e, l->shared_gate), IG_N_EMBD);
         ig_kern.sigmoid(gate, 1);
     }
+    if (e->force_expert) force(e, (int)(l - ig_layers), lo, hi);
     ig_team_wait(&e->team);
 }
 
@@ -235,7 +330,6 @@ void ig_moe(struct ig_worker *w, int layer)
 {
     struct ig_engine *e = w->e;
     const struct ig_layer *l = &ig_layers[layer];
-    const int blocks = IG_FF_PAD / IG_QBLOCK, aside = (int)(l->dense_gate.rows + 31) / IG_QBLOCK;
     int lo, hi;
 
     if (l->ffn == IG_FFN_MOE) router(w, l);
@@ -244,13 +338,16 @@ void ig_moe(struct ig_worker *w, int layer)
         locate(e, l);
     }
     ig_team_wait(&e->team);
-    const int routed = (e->n_active - (aside > 0)) * blocks, items = routed + aside;
-    if (e->batch->n == 1) {
-        ig_team_share(&e->team, w->tid, items, &lo, &hi);
-        hidden_items(w, l, routed, lo, hi);
-    } else {
-        while (ig_team_claim(&e->team, items, 2, &lo, &hi)) hidden_items(w, l, routed, lo, hi);
+#if IG_MEM_YD_BYTES
+    if (l->ffn == IG_FFN_MOE && e->tier.wave_hi < e->tier.n) {
+        waves(w, l);
+        return;
     }
+#endif
+#if IG_MEM_RLP_BYTES
+    if (l->ffn == IG_FFN_MOE && e->batch->n == 1) ig_tier_ahead(w, layer);
+#endif
+    hidden(w, l, 0, e->n_active);
     ig_team_wait(&e->team);
     if (e->batch->n == 1) {
         down_one(w, l);

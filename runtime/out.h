@@ -11,6 +11,8 @@
 #include <jansson.h>
 
 void ig_out(const void *bytes, size_t n);
+#define IG_S(n) ((n) == 1 ? "" : "s") /* 1 token, 2 tokens */
+
 void ig_outf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Print `root` with a newline and release it. */
 void ig_out_json(json_t *root);
@@ -20,5 +22,7 @@ int ig_out_is_terminal(void);
 
 /* One line on standard error that is not an error: statistics, remarks. */
 void ig_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* That a file was written, with its size. */
+void ig_note_written(const char *path, const char *more);
 
 #endif

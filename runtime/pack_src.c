@@ -22,6 +22,25 @@ typedef unsigned long long ull; /* for %llu */
 
 enum { NAME_BYTES = 256 };
 
+/* Behind what a checkpoint of another model lacks; takes its path. */
+#define OTHER_MODEL "; this binary is for " IG_MODEL_ID "; make MODEL=%s builds one for it"
+
+/* Parts of a checkpoint in a folder: index.json names them all, config.json none. */
+static enum ig_err refuse_part(const char *path, struct ig_why *why)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const int folder = slash ? (int)(slash + 1 - path) : 2;
+    const size_t n = strlen(name);
+    int part = 0, parts = 0, end = 0;
+
+    const int json = n > 5 && strcmp(name + n - 5, ".json") == 0;
+    sscanf(name, "model-%d-of-%d.safetensors%n", &part, &parts, &end);
+    if (!json && !(parts > 1 && end == (int)n)) return IG_OK;
+    return ig_fail(why, IG_USAGE, "%s: %s; give the folder that holds it: pack %.*s", path,
+                   json ? "holds no weights" : "is one part of several", folder,
+                   slash ? path : "./");
+}
+
 static enum ig_err open_by_magic(struct ig_pack_src *s, struct ig_why *why)
 {
     char magic[8] = "";
@@ -73,7 +92,8 @@ enum ig_err ig_pack_src_open(struct ig_pack_src *s, const struct ig_pack_job *jo
         s->kind = IG_PACK_HF;
         err = ig_safetensors_open(&s->g.ckpt, job->src, why);
     } else {
-        err = open_by_magic(s, why);
+        err = refuse_part(job->src, why);
+        if (!err) err = open_by_magic(s, why);
     }
     if (!err) err = refuse_same(s, job->out, why);
     if (!err) {
@@ -141,9 +161,9 @@ static enum ig_err check_shape(const struct ig_pack_src *s, const struct ig_pack
     if (t->n_dim >= (it->vector ? 1 : 2) && rows == rows_of(it) * (sliced ? IG_N_EXPERT : 1) &&
         (it->vector || t->dim[inner] == cols_of(it)))
         return IG_OK;
-    return ig_fail(why, IG_MISMATCH, "%s: %s: want %s (plan of %s), got %s", s->path, t->name,
-                   ig_shape_text(want_text, sizeof want_text, want, n), IG_MODEL_ID,
-                   ig_shape_text(got_text, sizeof got_text, t->dim, t->n_dim));
+    return ig_fail(why, IG_MISMATCH, "%s: %s: want %s (plan of %s), got %s" OTHER_MODEL, s->path,
+                   t->name, ig_shape_text(want_text, sizeof want_text, want, n), IG_MODEL_ID,
+                   ig_shape_text(got_text, sizeof got_text, t->dim, t->n_dim), s->path);
 }
 
 static enum ig_err check_type(const struct ig_pack_src *s, const struct ig_pack_item *it,
@@ -175,8 +195,8 @@ enum ig_err ig_pack_find(struct ig_pack_src *s, struct ig_pack_item *it, struct 
         it->name = &names[i];
     }
     if (!it->t)
-        return ig_fail(why, IG_BAD_FILE, "%s: %s: want this tensor (plan of %s), got none", s->path,
-                       first, IG_MODEL_ID);
+        return ig_fail(why, IG_BAD_FILE, "%s: %s: want this tensor (plan of %s), got none" OTHER_MODEL,
+                       s->path, first, IG_MODEL_ID, s->path);
     s->used[it->t - s->g.ckpt.tensor] = 1;
     const int sliced = it->expert >= 0 && !strstr(it->name->name, "%E");
     it->row0 = sliced ? rows_of(it) * (uint64_t)it->expert : 0;

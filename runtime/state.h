@@ -11,6 +11,7 @@
 #include "tables.h"
 #include "engine.h"
 #include "team.h"
+#include "tier.h"
 #include "kernels.h"
 #include "panel.h"
 #include "sample.h"
@@ -75,6 +76,11 @@ struct ig_engine {
     int32_t active[IG_N_EXPERT + 1];            /* their ids, then perhaps IG_DENSE */
     const unsigned char *slab[IG_N_EXPERT + 1]; /* of active experts: where their weights are now */
 
+    struct ig_tier tier;
+    const int32_t *force_expert; /* ig_set_choices */
+    const float *force_weight;
+    const int32_t *force_predicted;
+
     uint32_t kv_table[IG_N_SEQ][IG_N_KV_BLOCK / IG_N_SEQ]; /* position / 64 -> KV block */
 };
 
@@ -94,6 +100,24 @@ struct ig_worker {
 static inline const unsigned char *ig_data(const struct ig_engine *e, uint64_t off)
 {
     return e->mem + IG_MEM_DATA_OFF + off;
+}
+/* Where an expert is that is always at its place. */
+static inline const unsigned char *ig_expert(const struct ig_engine *e, uint64_t off)
+{
+#if !IG_MEM_SLOTS_BYTES
+    if (IG_TIER == IG_TIER_MMAP) return e->tier.map + off;
+#endif
+    return ig_data(e, off);
+}
+/* Active expert a is about to be read. */
+static inline void ig_tier_need(struct ig_engine *e, int a)
+{
+#if IG_MEM_SLOTS_BYTES
+    if (e->active[a] == IG_DENSE) return;
+    if (ig_move_state(&e->tier.move[e->tier.slot[a]]) != IG_MOVE_READY) ig_tier_wait(e, a);
+#else
+    (void)e, (void)a;
+#endif
 }
 static inline const float *ig_vec(const struct ig_engine *e, uint64_t off)
 {
@@ -170,6 +194,11 @@ void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, cons
 void ig_embed(struct ig_worker *w);
 void ig_norm_rows(struct ig_worker *w, uint64_t weight, uint64_t bias);
 void ig_show(struct ig_worker *w, int layer);
+void ig_tier_ahead(struct ig_worker *w, int layer); /* tier_ahead.c; one row only */
+
+/* Start-up: one line that says in what way this run is less than planned. */
+void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 void ig_attention(struct ig_worker *w, int layer); /* IG_MIXER_GQA */
 void ig_cross(struct ig_worker *w, int layer);     /* after it, when there is an encoder */
 void ig_latent(struct ig_worker *w, int layer);    /* IG_MIXER_MLA */

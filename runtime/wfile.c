@@ -6,8 +6,10 @@
 #include "wfile.h"
 #include "file.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -61,8 +63,12 @@ int ig_wfile_trailer(int fd, uint64_t size, uint64_t *off, uint64_t *bytes)
 static enum ig_err locate(struct ig_wfile *f, const char *path, uint64_t *bytes, struct ig_why *why)
 {
     const char *name = path ? path : "/proc/self/exe";
+    struct stat st;
     uint64_t size;
 
+    if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return ig_fail(why, IG_IO, "%s: is a folder; pack it first: %s pack %s -o FILE.ingot", path,
+                       program_invocation_short_name, path);
     const enum ig_err err = ig_file_open(&f->fd, &size, name, why);
     if (err) return err;
     f->path = strdup(path ? path : "embedded weights");
@@ -100,18 +106,40 @@ static enum ig_err bad_hash(const struct ig_wfile *f, const char *what, uint64_t
                    (ull)want, (ull)got);
 }
 
+/* What people pass by mistake, by its first bytes; NULL: something else. */
+static const char *kind_of(const unsigned char *first)
+{
+    if (memcmp(first, "GGUF", 4) == 0) return "GGUF checkpoint";
+    if (memcmp(first + 4, "\0\0\0", 4) == 0 && first[8] == '{')
+        return "safetensors checkpoint";
+    return NULL;
+}
+
+static enum ig_err not_weights(const struct ig_wfile *f, struct ig_why *why)
+{
+    const char *kind = kind_of((const unsigned char *)&f->h);
+    if (kind)
+        return ig_fail(why, IG_BAD_FILE,
+                       "%s: not a weights file (%s): first %s pack %s -o FILE.ingot", f->path, kind,
+                       program_invocation_short_name, f->path);
+    return ig_fail(why, IG_BAD_FILE,
+                   "%s: not a weights file: its first bytes are not %s; pack makes one from a "
+                   "checkpoint",
+                   f->path, IG_WMAGIC);
+}
+
 static enum ig_err read_header(struct ig_wfile *f, uint64_t bytes, struct ig_why *why)
 {
     struct ig_wheader *h = &f->h;
 
-    if (bytes < sizeof *h)
+    const uint64_t n = bytes < sizeof *h ? bytes : sizeof *h;
+    const enum ig_err err = ig_file_read(f->fd, f->path, h, f->base, n, why);
+    if (err) return err;
+    if (n >= sizeof h->magic && memcmp(h->magic, IG_WMAGIC, sizeof h->magic) != 0)
+        return not_weights(f, why);
+    if (n < sizeof *h)
         return ig_fail(why, IG_BAD_FILE, "%s: size: want at least %zu bytes, got %llu", f->path,
                        sizeof *h, (ull)bytes);
-    const enum ig_err err = ig_file_read(f->fd, f->path, h, f->base, sizeof *h, why);
-    if (err) return err;
-    if (memcmp(h->magic, IG_WMAGIC, sizeof h->magic) != 0)
-        return ig_fail(why, IG_BAD_FILE, "%s: magic: want %s, got \"%.8s\": not a weights file",
-                       f->path, IG_WMAGIC, h->magic);
     if (h->header_bytes != sizeof *h)
         return bad(f, "header_bytes", sizeof *h, h->header_bytes, why);
     const uint64_t hash = XXH3_64bits(h, offsetof(struct ig_wheader, header_hash));
@@ -191,14 +219,20 @@ static enum ig_err read_blocks(struct ig_wfile *f, struct ig_why *why)
     return IG_OK;
 }
 
-static enum ig_err check_layout(const struct ig_wfile *f, uint64_t expect, struct ig_why *why)
+enum ig_err ig_wfile_layout(const struct ig_wfile *f, uint64_t expect, struct ig_why *why)
 {
     if (expect == 0 || f->h.layout_hash == expect) return IG_OK;
-    return ig_fail(
-        why, IG_MISMATCH,
-        "%s: layout: want %016llx (this binary: %s), got %016llx (the file: %s); pack "
-        "the checkpoint again with this binary, or build the binary for the file's model",
-        f->path, (ull)expect, ig_layout_text, (ull)f->h.layout_hash, f->h.layout_text);
+    /* The text is the model's shape, then what was chosen for it. */
+    const size_t shape = strcspn(ig_layout_text, ";");
+    const int same_model = strncmp(ig_layout_text, f->h.layout_text, shape) == 0 &&
+                           strcspn(f->h.layout_text, ";") == shape;
+    return ig_fail(why, IG_MISMATCH,
+                   "%s: %s\n  this binary: %016llx, %s\n  the file:    %016llx, %s", f->path,
+                   same_model ? "packed for another layout of this model; pack the checkpoint again "
+                                "with this binary"
+                              : "packed for another model; use the binary it was packed with, or "
+                                "another file",
+                   (ull)expect, ig_layout_text, (ull)f->h.layout_hash, f->h.layout_text);
 }
 
 enum ig_err ig_wfile_open(struct ig_wfile *f, const char *path, uint64_t expect_layout,
@@ -209,7 +243,7 @@ enum ig_err ig_wfile_open(struct ig_wfile *f, const char *path, uint64_t expect_
     *f = (struct ig_wfile){ .fd = -1 };
     enum ig_err err = locate(f, path, &bytes, why);
     if (!err) err = read_header(f, bytes, why);
-    if (!err) err = check_layout(f, expect_layout, why);
+    if (!err) err = ig_wfile_layout(f, expect_layout, why);
     if (!err) err = check_sections(f, bytes, why);
     if (!err) err = read_blocks(f, why);
     if (!err) err = check_padding(f, "header", sizeof f->h, why);

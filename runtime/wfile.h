@@ -64,6 +64,8 @@ extern const char ig_layout_text[];
  * in the running executable.  On error nothing stays open. */
 enum ig_err ig_wfile_open(struct ig_wfile *f, const char *path, uint64_t expect_layout,
                           struct ig_why *why);
+/* The header's layout against the one that is expected (0: any); names both. */
+enum ig_err ig_wfile_layout(const struct ig_wfile *f, uint64_t expect, struct ig_why *why);
 /* Read `bytes` at data offset `off`; a short read is an error that names the place. */
 enum ig_err ig_wfile_read(const struct ig_wfile *f, void *dst, uint64_t off, uint64_t bytes,
                           struct ig_why *why);

@@ -117,10 +117,14 @@ static enum ig_err open_temp(struct ig_wwriter *w, struct ig_why *why)
     snprintf(w->temp, n, "%s.partial-%ld", s->out, (long)getpid());
     w->fd = open(w->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, s->embed ? 0777 : 0666);
     if (w->fd >= 0) return IG_OK;
-    const enum ig_err err = ig_fail(why, IG_IO, "%s: cannot create: %s", w->temp, strerror(errno));
+    const int error = errno;
     free(w->temp); /* not ours to remove */
     w->temp = NULL;
-    return err;
+    const char *slash = strrchr(s->out, '/');
+    if (error == ENOENT && slash)
+        return ig_fail(why, IG_IO, "%s: cannot create: the folder %.*s does not exist", s->out,
+                       (int)(slash - s->out), s->out);
+    return ig_fail(why, IG_IO, "%s: cannot create: %s", s->out, strerror(error));
 }
 
 enum ig_err ig_wwrite_open(struct ig_wwriter *w, const struct ig_wspec *spec, struct ig_why *why)

@@ -50,6 +50,23 @@ enum {
     IG_SPAN_BLOCKS   = ${mem.span_blocks},
     IG_PART_ROW      = ${mem.part_row},
     IG_GROUP         = ${mem.attn_group}, /* query heads that one item of attention folds */
+
+    /* -- where experts live (gen/plan_tier.lua): in the arena, behind slots, in the page cache */
+    IG_TIER_RAM      = 0,
+    IG_TIER_DISK     = 1,
+    IG_TIER_MMAP     = 2,
+    IG_TIER          = ${tier.id},
+//@ if tier.disk then
+    IG_N_XSLOT        = ${tier.n_slot},
+    IG_N_SPARE       = ${tier.n_spare}, /* slots of experts that the policy does not admit */
+    IG_N_SET         = ${tier.n_set},
+    IG_PIECE_BYTES   = ${tier.piece_bytes}, /* of a copy, and most of them at a time */
+    IG_COPY_DEPTH    = ${tier.depth},
+    IG_PREFETCH_DEPTH = ${tier.prefetch_depth},
+    IG_COPY_AUTO = 0, IG_COPY_DIRECT = 1, IG_COPY_CACHED = 2, IG_COPY_PLAIN = 3,
+    IG_COPY_WAY      = ${tier.io},
+    IG_PREDICT       = ${tier.predict}, /* 1: a later layer's router on this layer's rows */
+//@ end
 //@ if gpu then
 
     /* -- expert cache in VRAM: one set a cached layer (gen/plan_cache.lua) */
@@ -97,6 +114,12 @@ enum {
 #define IG_DATA_BYTES     $data_bytes
 #define IG_RESIDENT_BYTES $resident_bytes
 #define IG_TOKEN_BYTES    $token_bytes
+#define IG_HW_DISK_BW     $disk_bw
+//@ if tier.disk then
+#define IG_SLOT_BYTES     ${tier.slot_bytes}
+#define IG_POLICY         ${tier.policy_c} /* runtime/policy.h */
+#define IG_PREDICTED_HIT  ${tier.hit}
+//@ end
 
 /* The arena (gen/plan_mem.lua). */
 #define IG_MEM_BYTES    $mem_bytes
@@ -132,7 +155,15 @@ _Static_assert(IG_N_KV_BLOCK * 64 >= IG_N_SEQ * IG_N_CTX, "KV blocks hold the co
 _Static_assert(IG_N_SPAN * IG_SPAN_BLOCKS * 64 >= IG_N_CTX, "spans cover the context");
 _Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES <= IG_DATA_BYTES,
                "the experts follow the resident part");
-_Static_assert(IG_DATA_BYTES % 4096 == 0 && IG_MEM_DATA_BYTES == IG_DATA_BYTES, "whole pages");
+_Static_assert(IG_DATA_BYTES % 4096 == 0, "whole pages");
+_Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG_RESIDENT_BYTES),
+               "what the arena holds of the weights");
+//@ if tier.disk then
+_Static_assert(IG_MEM_SLOTS_BYTES == (IG_N_XSLOT + IG_N_SPARE) * IG_SLOT_BYTES, "all slots");
+_Static_assert(IG_SLOT_BYTES % 4096 == 0 && IG_PIECE_BYTES % 4096 == 0, "direct reads");
+_Static_assert(IG_N_SET >= 1 && IG_N_SET <= IG_N_LAYER, "a set is of whole layers");
+_Static_assert(IG_N_XSLOT >= IG_N_EXPERT_USED, "a token's experts fit");
+//@ end
 _Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
                                       IG_HEAD_DIM * 2 * $kv_bytes,
                "KV blocks of every layer");

@@ -95,6 +95,24 @@ const char ig_plan_text[] =
     $line
 //@ end
     ;
+//@ if tier.disk then
+
+const uint16_t ig_xc_set_of[IG_N_LAYER] = {
+//@   for _, row in ipairs(tier.set_of) do
+    $row
+//@   end
+};
+const uint32_t ig_xc_first[IG_N_SET + 1] = {
+//@   for _, row in ipairs(tier.first) do
+    $row
+//@   end
+};
+const uint8_t ig_xc_stride[IG_N_LAYER] = {
+//@   for _, row in ipairs(tier.strides) do
+    $row
+//@   end
+};
+//@ end
 //@ if gpu then
 
 const uint8_t ig_prefetch_stride[IG_N_LAYER] = {

@@ -4,7 +4,6 @@
 
 T         := out/tests$(FLAVOR)
 SHARED    := $(or $(INGOT_SHARED),../shared)
-comma     := ,
 # The profile whose kernels this CPU can run.
 TEST_HW   := $(shell if grep -qw avx512_vnni /proc/cpuinfo; then echo hw/avx512-server.lua; \
                elif grep -qw avx2 /proc/cpuinfo; then echo hw/avx2-desktop.lua; else echo hw/TEMPLATE.lua; fi)
@@ -50,38 +49,54 @@ ENGINE_tiny-mxfp4 := $(SHARED)/models/tiny-mixtral quant=mxfp4 quant.attn=q3_k q
 ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
 endif
 
-# Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's.
-PLAN_UNITS := $(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c))
-UNITS      := $(filter-out $(PLAN_UNITS),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
+# Experts behind two slots a layer, the fewest there can be; behind half; behind all; in the page cache.
+ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=direct policy=echo-admit predictor=next_router
+ENGINE_tier-half         := tests/data/tiny-mixtral.gguf experts_ram=50 sets=1 predictor=next_router
+ENGINE_tier-all          := tests/data/tiny-mixtral.gguf experts_ram=100 io=plain policy=lru
+ENGINE_tier-mmap         := tests/data/tiny-mixtral.gguf tier=mmap
+ENGINE_tier-deepseek-v2  := tests/golden/deepseek-v2 kv=f32 experts_ram=50 predictor=next_router
+ENGINE_tier-gpt-oss      := tests/golden/gpt-oss kv=f32 experts_ram=70
+ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predictor=next_router
+ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
+
+# Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
+TIER_UNITS := tier alloc
+PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c)))
+UNITS      := $(filter-out tier $(PLAN_UNITS),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
 FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -lm
+TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+$(OUT)/tier_test$(FLAVOR): WRAP := $(addprefix -Wl$(comma)--wrap=,ig_copy_file_open ig_copy_file_close ig_tier_wait)
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
-	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) -o $@ $< $(filter-out %/main.o,$(PLAN_OBJ)) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) $(WRAP) -o $@ $< $(filter-out %/main.o,$(PLAN_OBJ)) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(T)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $< tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 -include $(wildcard $(T)/*.d)
 
-.PHONY: units plan-units fuzzers engine-% engines test-list
+.PHONY: units plan-units tier-units fuzzers engine-% engines test-list
 units: $(UNITS:%=$(T)/%_test)
 plan-units: $(PLAN_UNITS:%=$(OUT)/%_test$(FLAVOR))
+tier-units: $(TIER_UNITS:%=$(OUT)/%_test$(FLAVOR))
 fuzzers: $(FUZZERS:%=$(T)/%)
 engines: $(ENGINES:%=engine-%)
 engine-%:
 	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(TEST_HW) --out out/test --set id=t-$* \
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
-	@$(MAKE) --no-print-directory ID=test/t-$* build
+	@$(PARALLEL) ID=test/t-$* build >/dev/null
 
 SUB := $(MAKE) --no-print-directory
 test: setup
-	@$(SUB) engines units
-	@$(SUB) ID=test/t-demo plan-units
-	@$(SUB) SAN=address,undefined units fuzzers
-	@$(SUB) SAN=address,undefined ID=test/t-demo build plan-units
+	@$(PARALLEL) units
+	@$(SUB) engines
+	@$(PARALLEL) ID=test/t-demo plan-units
+	@$(PARALLEL) ID=test/t-tier tier-units
+	@$(PARALLEL) SAN=address,undefined units fuzzers
+	@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
+	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
 	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
 	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
@@ -95,6 +110,7 @@ test-list:
 	   for u in $(UNITS); do echo "$(T)/$${u}_test"; done; \
 	   for u in $(UNITS); do echo "$(S)/$${u}_test"; done; \
 	   for u in $(PLAN_UNITS); do echo "out/test/t-demo/$${u}_test"; echo "out/test/t-demo/$${u}_test-address-undefined"; done; \
+	   for u in $(TIER_UNITS); do echo "out/test/t-tier/$${u}_test"; echo "out/test/t-tier/$${u}_test-address-undefined"; done; \
 	   for f in $(ODD); do echo "out/test/t-odd-$$f/pack_test-address-undefined"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; \

@@ -433,7 +433,7 @@ int main(int argc, char **argv)
     say("done\n");
     if (disturbed)
         fputs("probe: other programs were using the CPU, so memory may be faster than measured; "
-              "--probe measures again\n",
+              "PROBE=1 (build.lua: --probe) measures again\n",
               stderr);
 
     printf(

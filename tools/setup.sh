@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install what building and testing need, on Debian or Ubuntu.  Does nothing when all is there.
 set -eu
-packages="gcc make binutils lua5.4 lua-dkjson lua-unit libjansson-dev libpcre2-dev libxxhash-dev libcmocka-dev"
+packages="gcc make binutils lua5.4 lua-dkjson lua-unit libjansson-dev libpcre2-dev libxxhash-dev liburing-dev libcmocka-dev"
 missing=""
 for p in $packages; do
     dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"

@@ -217,6 +217,8 @@ static void name(char text[160], enum ig_role role, int gguf, int expert)
     fx_name(text, (gguf ? ig_sources[role].gguf : ig_sources[role].hf)[0].name, 1, expert);
 }
 
+#define OTHER "; this binary is for " IG_MODEL_ID "; make MODEL=%s builds one for it"
+
 static void test_wrong_tensors(void **state)
 {
     const char *out = in_folder("out.ingot"), *hf = in_folder("bad.safetensors"),
@@ -227,12 +229,13 @@ static void test_wrong_tensors(void **state)
 
     name(q, IG_ROLE_ATTN_Q, 0, -1);
     fx_make(hf, &(struct fixture){ .sparse = 1, .drop = q });
-    snprintf(text, sizeof text, ": %s: want this tensor (plan of %s), got none", q, IG_MODEL_ID);
+    snprintf(text, sizeof text, ": %s: want this tensor (plan of %s), got none" OTHER, q, IG_MODEL_ID,
+             hf);
     want_refusal(hf, out, IG_BAD_FILE, text);
 
     fx_make(hf, &(struct fixture){ .sparse = 1, .reshape = q });
-    snprintf(text, sizeof text, ": %s: want [%u, %u] (plan of %s), got [%u, %u]", q, l->q.rows,
-             l->q.cols, IG_MODEL_ID, l->q.rows + 1, l->q.cols);
+    snprintf(text, sizeof text, ": %s: want [%u, %u] (plan of %s), got [%u, %u]" OTHER, q,
+             l->q.rows, l->q.cols, IG_MODEL_ID, l->q.rows + 1, l->q.cols, hf);
     want_refusal(hf, out, IG_MISMATCH, text);
 
     fx_make(hf, &(struct fixture){ .sparse = 1, .retype = q });
@@ -241,13 +244,14 @@ static void test_wrong_tensors(void **state)
 
     name(up, IG_ROLE_UP, 1, -1);
     fx_make(gguf, &(struct fixture){ .gguf = 1, .sparse = 1, .reshape = up });
-    snprintf(text, sizeof text, ": %s: want [%d, %u, %u] (plan of %s), got [%d, %u, %u]", up,
-             IG_N_EXPERT, l->up.rows, l->up.cols, IG_MODEL_ID, IG_N_EXPERT + 1, l->up.rows,
-             l->up.cols);
+    snprintf(text, sizeof text, ": %s: want [%d, %u, %u] (plan of %s), got [%d, %u, %u]" OTHER,
+             up, IG_N_EXPERT, l->up.rows, l->up.cols, IG_MODEL_ID, IG_N_EXPERT + 1, l->up.rows,
+             l->up.cols, gguf);
     want_refusal(gguf, out, IG_MISMATCH, text);
 
     fx_make(gguf, &(struct fixture){ .gguf = 1, .sparse = 1, .drop = up });
-    snprintf(text, sizeof text, ": %s: want this tensor (plan of %s), got none", up, IG_MODEL_ID);
+    snprintf(text, sizeof text, ": %s: want this tensor (plan of %s), got none" OTHER, up, IG_MODEL_ID,
+             gguf);
     want_refusal(gguf, out, IG_BAD_FILE, text);
 
     if (!fits_blocks(32)) return;

@@ -30,6 +30,27 @@ function TestTokens:testOptions()
   lu.assertEquals((ingot("detokenize %m ''")), "")
 end
 
+function TestTokens:testSources()
+  L.write(tmp("hello"), "Hello")
+  local want = ingot("tokenize %m Hello")
+  lu.assertEquals((ingot("tokenize %m -p Hello")), want)
+  lu.assertEquals((ingot("tokenize %m -f " .. tmp("hello"))), want)
+  refuses(2, "tokenize %m Hello -p Hello", "want one of TEXT, -p and -f")
+end
+
+function TestTokens:testListsOfIds()
+  local want = ingot("detokenize %m 40,50,60")
+  for _, list in ipairs { "40 50 60", "'[40, 50, 60]'", "40, 50, 60", "40 --special '50 60'",
+                          [['{"ids": [40,50,60]}']] } do
+    lu.assertEquals((ingot("detokenize %m " .. list)), want, list)
+  end
+  local hello = ingot("tokenize %m --no-bos -o json Hello")
+  lu.assertEquals((ingot("detokenize %m " .. L.quote(hello))), "Hello")
+  refuses(2, "detokenize %m 5 99999 6", 'want token ids from 0 to 4095, got "99999"\n')
+  refuses(2, "detokenize %m 5 7x 6", 'got "7x"\n')
+  refuses(2, [[detokenize %m '{"ids": [5, 6]']], "got ")
+end
+
 TestEval = {}
 
 function TestEval:testPerplexity()
@@ -64,6 +85,7 @@ function TestEval:testDump()
   local path = tmp("d.safetensors")
   local out, err, code = ingot("eval %m --tokens 0,5,9,200 --greedy 3 --dump " .. path)
   assert_code(0, code, err)
+  lu.assertStrMatches(err, ".*" .. path:gsub("%p", "%%%0") .. ": written, [%d.]+ MB\n.*")
   local t = L.safetensors(path)
   lu.assertEquals(t["input_ids"], { 0, 5, 9, 200, shape = { 4 } })
   lu.assertEquals(t["logits"].shape, { 4, 4096 })
@@ -113,7 +135,10 @@ function TestBench:testCsvAndText()
   out = ingot("bench %m -p 0 -n 4 -r 2")
   lu.assertStrContains(out, "decode")
   lu.assertNotStrContains(out, "prefill")
-  lu.assertStrContains(out, "peak memory")
+  lu.assertStrMatches(out, ".*\npeak memory [%d.]+ MB: the plan's arena [%d.]+ MB.*")
+  out = ingot("bench %m -p 0 -n 1 -r 1 -t 1")
+  lu.assertStrContains(out, "\n1 thread, ")
+  lu.assertStrContains(out, ", 1 repetition\n")
 end
 
 TestInfo = {}
@@ -139,6 +164,22 @@ function TestInfo:testInfo()
   out, err, code = ingot("info %m --no-load")
   assert_code(0, code, err)
   lu.assertStrContains(out, "run: not loaded")
+  out = ingot("info %m")
+  lu.assertStrMatches(out, "weights:\n  file: .-\n  matches: yes\n.*\nrun:\n  downgrades:.*"
+    .. "\nbuild:\n.*  weights: 18%.3 MiB\n.*\n  regions:\n.* MiB at +[%d.]+\n")
+end
+
+--- A plan for more threads than the machine has is said, unless -t asked for a number.
+function TestInfo:testPlannedThreads()
+  local f = assert(io.popen("nproc"))
+  local cpus = f:read("n")
+  f:close()
+  lu.skipIf(cpus >= 32, "the machine has what was planned")
+  local say = ("threads: planned for 32, the machine has %d usable CPU"):format(cpus)
+  local _, err = ingot("run %m -p x -n 1")
+  lu.assertStrContains(err, say)
+  _, err = ingot("run %m -p x -n 1 -t 1")
+  lu.assertNotStrContains(err, "downgrade: threads")
 end
 
 function TestInfo:testOtherLayoutNamesBoth()
@@ -153,6 +194,8 @@ function TestInfo:testOtherLayoutNamesBoth()
   out, err, code = L.run(("%s run -p x -m %s"):format(other, weights))
   lu.assertEquals(out, "")
   assert_code(3, code, err)
+  local sides = "packed for another model; .-\n  this binary: %x+, .-\n  the file: +%x+, .-\n"
+  lu.assertStrMatches(err, ".*" .. sides .. ".*")
 end
 
 C.finish()

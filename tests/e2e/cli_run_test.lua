@@ -12,8 +12,9 @@ function TestRun:testStreamsAndReports()
   lu.assertTrue(#out > 12)
   lu.assertStrMatches(err, ".*prompt: %d+ tokens, [%d.]+ tokens/s\n.*")
   lu.assertStrMatches(err,
-    ".*decode: 12 tokens, [%d.]+ tokens/s, [%d.]+ ms each; bound [%d.]+ tokens/s %(.*%), "
-    .. "%d+ %% of it reached\n.*")
+    ".*decode: 12 tokens, [%d.]+ tokens/s, [%d.]+ ms each\nbound: [%d.]+ tokens/s "
+    .. "%([%d.]+ MB a token at the plan's [%d.]+ GB/s%), [%d.]+ %% of it reached\n.*")
+  for line in err:gmatch("[^\n]+") do lu.assertTrue(#line < 100, line) end
   lu.assertStrContains(err, "ended: the limit of -n")
 end
 
@@ -41,7 +42,7 @@ end
 function TestRun:testEmptyPromptBeginsWithBos()
   local _, err, code = ingot("run %m -p '' -n 2")
   assert_code(0, code, err)
-  lu.assertStrContains(err, "prompt: 1 tokens")
+  lu.assertStrContains(err, "prompt: 1 token,")
 end
 
 function TestRun:testSeedRepeats()
@@ -118,6 +119,17 @@ function TestOutput:testClosedDescriptorsHarmNoFile()
   assert_code(0, code, err)
 end
 
+--- Text without a newline at its end and remarks behind it, in one pipe and in two.
+function TestOutput:testRemarksStartALine()
+  local text = ingot("run %m -p Once -n 3 --temp 0")
+  lu.assertNotEquals(text:sub(-1), "\n")
+  local both = L.run(("%s run -m %s -p Once -n 3 --temp 0 2>&1 | cat"):format(bin, weights))
+  lu.assertStrContains(both, text .. "\nprompt: ")
+  local _, err = ingot("run %m -p Once -n 3 --temp 0")
+  lu.assertNotStrContains(err, "\n\n")
+  lu.assertNotEquals(err:sub(1, 1), "\n")
+end
+
 TestSignals = {}
 
 --- Start, wait until there is output, send the signal; stderr and exit code.
@@ -149,6 +161,34 @@ function TestChat:testOneTurn()
   lu.assertNotStrContains(out, "<|")
 end
 
+function TestChat:testMessageFromAFile()
+  L.write(tmp("message"), "Tell me a story.\n")
+  local tail = " -n 8 --temp 0"
+  lu.assertEquals((ingot("chat %m -f " .. tmp("message") .. tail)),
+    (ingot("chat %m -p 'Tell me a story.'" .. tail)))
+  refuses(2, "chat %m -p a -f b", "want -p or -f, got both")
+  lu.assertNotStrContains((ingot("chat --help")), "the prompt")
+end
+
+function TestChat:testUnknownCommand()
+  L.write(tmp("commands"), "/rest\n/a/path is text\n")
+  local _, err, code = ingot("chat %m -n 1", nil, "<" .. tmp("commands"))
+  assert_code(0, code, err)
+  lu.assertStrContains(err, "/rest: unknown command; /exit, /reset\n")
+  lu.assertEquals(select(2, err:gsub("prompt: ", "")), 1)
+end
+
+--- What an arrow key types is dropped: what is left is a command.
+function TestChat:testArrowKeys()
+  lu.skipIf(not os.execute("command -v script >/dev/null"), "no script(1) to make a terminal")
+  local log = tmp("arrows")
+  L.run(([[: >%s
+    { n=0; until grep -q '^> ' %s || [ $n -gt 500 ]; do sleep 0.02; n=$((n+1)); done
+      printf '/re\033[D\033[1;5Cset\033OA\r'; sleep 0.3; printf '/exit\r'; sleep 0.2; } |
+    script -qfc '%s chat -m %s -t 1' %s]]):format(log, log, bin, weights, log))
+  lu.assertStrContains(L.read(log), "started over")
+end
+
 function TestChat:testTurnsReuseTheCache()
   L.write(tmp("turns"), "Hello.\nAnd then?\n/reset\nHello.\n/exit\nnever read\n")
   local out, err, code = ingot("chat %m -n 8 --temp 0", nil, "<" .. tmp("turns"))
@@ -156,7 +196,10 @@ function TestChat:testTurnsReuseTheCache()
   local turns = {}
   for prompt in err:gmatch("prompt: [^\n]*") do turns[#turns + 1] = prompt end
   lu.assertEquals(#turns, 3)
-  lu.assertStrContains(turns[2], "still known")
+  lu.assertStrContains(turns[2], "known")
+  for _, line in ipairs(turns) do lu.assertTrue(#line < 100, line) end
+  lu.assertStrContains(err, "started over\n")
+  lu.assertStrMatches(err, ".*\nseed %d+\n")
   local first = out:match("^([^\n]*)\n")
   lu.assertStrContains(out:sub(#first + 1), first) -- a fresh start answers as the first time
 end

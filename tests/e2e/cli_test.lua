@@ -42,6 +42,7 @@ TestUsage = {}
 
 function TestUsage:testCommandNames()
   refuses(2, "", "want a command, got none")
+  refuses(2, "frobnicate", 'unknown command "frobnicate"\n')
   refuses(2, "rnu", 'unknown command "rnu"; the nearest is run')
   refuses(2, "tokenise", "the nearest is tokenize")
 end
@@ -51,7 +52,28 @@ function TestUsage:testUnknownOptionsSuggest()
   refuses(2, "run --topk 1", "the nearest is --top-k")
   refuses(2, "chat --top_p=1", "the nearest is --top-p")
   refuses(2, "bench --repetition 1", "the nearest is --repetitions")
-  refuses(2, "plan -n 3", 'unknown option "-n"')
+  refuses(2, "plan -n 3", 'unknown option "-n"\n')
+  refuses(2, "run -z", 'unknown option "-z"\n')
+  refuses(2, "run --colour", 'unknown option "--colour"\n')
+  refuses(2, "run --colour", " run --help says what can be given")
+end
+
+function TestUsage:testWordsOfLlamaCpp()
+  refuses(2, "perplexity -f x", "perplexity: here it is eval")
+  refuses(2, "server", "no server in this version")
+  refuses(2, "quantize a b", "here it is pack", 'make SET="quant=')
+  refuses(2, "run -ngl 99", "-ngl: no GPU layers here")
+  refuses(2, "chat --chat-template=x", "--chat-template: the template comes with the checkpoint")
+  refuses(2, "run -fa", "-fa: not needed")
+  refuses(2, "run --no-mmap", "--no-mmap: not needed")
+  refuses(2, "-p Hi", "options follow a command: ", " run -p ...")
+end
+
+function TestUsage:testValuesOfLlamaCpp()
+  local _, err, code = ingot("run %m -p Once -c 0 -s -1 --repeat-last-n -1 --predict 3 --temp 0")
+  assert_code(0, code, err)
+  lu.assertStrContains(err, "decode: 3 tokens")
+  lu.assertStrContains(err, " of 2048 positions")
 end
 
 function TestUsage:testNumbers()
@@ -60,7 +82,12 @@ function TestUsage:testNumbers()
   refuses(2, "run %m -n 1.5", 'got "1.5"')
   refuses(2, "run %m -n 99999999999999999999", "-n: want")
   refuses(2, "run %m -n ''", "-n: want", 'got ""')
-  refuses(2, "run %m -c 0", "-c: want a whole number from 1 to ", 'got "0"')
+  refuses(2, "run %m -c -1", "-c: want 0 to 2048 (planned)", 'got "-1"')
+  refuses(2, "run %m -c 4096", '-c: want 0 to 2048 (planned; SET="ctx=4096" plans more)')
+  refuses(2, "run %m -t 4096", '; SET="threads=4096" plans more)')
+  refuses(2, "run %m -b 4096", '; SET="batch=4096" plans more)')
+  refuses(2, "bench %m -p 4096", '; SET="ctx=4096" plans more)')
+  refuses(2, "eval %m -f x -c 1", "-c: want a window of 2 tokens or more")
   refuses(2, "run %m -c 999999999", "-c: want")
   refuses(2, "run %m -t 0", "-t: want")
   refuses(2, "run %m -b 0", "-b: want")
@@ -71,8 +98,9 @@ function TestUsage:testNumbers()
   refuses(2, "run %m --min-p x", "--min-p: want")
   refuses(2, "run %m --top-k -1", "--top-k: want")
   refuses(2, "run %m --repeat-penalty 0", "--repeat-penalty: want")
-  refuses(2, "run %m --repeat-last-n 65", "--repeat-last-n: want a whole number from 0 to 64")
-  refuses(2, "run %m -s -1", "-s: want a whole number from 0 to 2^64 - 1")
+  refuses(2, "run %m --repeat-last-n 65", "--repeat-last-n: want a whole number from -1 to 64")
+  refuses(2, "run %m -s -2", "-s: want a whole number from 0 to 2^64 - 1, or -1")
+  refuses(2, "bench %m -s -1", "-s: want a whole number from 0 to 2^64 - 1, got")
   refuses(2, "run %m -s 18446744073709551616", "-s: want")
   refuses(2, "bench %m -r 0", "-r: want")
   refuses(2, "bench %m -o xml", "-o: want text|json|csv", 'got "xml"')
@@ -111,6 +139,31 @@ TestWeights = {}
 function TestWeights:testNone()
   refuses(1, "run -p x", "no weights: want -m FILE", "pack CHECKPOINT -o FILE")
   refuses(1, "tokenize x", "no weights")
+end
+
+function TestWeights:testOtherFiles()
+  refuses(1, "run -p x -m " .. SRC, SRC .. ": not a weights file (GGUF checkpoint): first ",
+    (" pack %s -o FILE.ingot"):format(SRC))
+  local st = tmp("x.safetensors")
+  L.write(st, ("<s8"):pack('{"a":{}}'))
+  refuses(1, "run -p x -m " .. st, "not a weights file (safetensors checkpoint): first ")
+  refuses(1, "run -p x -m README.md", "README.md: not a weights file: its first bytes are not")
+  refuses(1, "run -p x -m tests", "tests: is a folder; pack it first: ")
+end
+
+function TestWeights:testPackOfAPart()
+  local one, json, out = tmp("model-00001-of-00002.safetensors"), tmp("config.json"), tmp("no")
+  L.write(one, "")
+  L.write(json, "{}")
+  for _, path in ipairs { one, json } do
+    refuses(2, ("pack %s -o %s"):format(path, out),
+      ("; give the folder that holds it: pack %s/"):format(L.tmp()))
+  end
+  refuses(1, ("pack %s -o %s/no/x"):format(SRC, L.tmp()),
+    ("cannot create: the folder %s/no does not exist"):format(L.tmp()))
+  refuses(2, ("pack %s --embed %s"):format(SRC, bin), "this is the running program")
+  local _, err = ingot(("pack %s -o %s"):format(SRC, out))
+  lu.assertStrMatches(err, ".*/no: written, 19%.%d MB\n")
 end
 
 function TestWeights:testMissingFile() refuses(1, "run -m /nonexistent -p x", "/nonexistent") end

@@ -109,14 +109,26 @@ function T.test_sizes_that_contradict()
 end
 
 function T.test_ram_refusal_has_numbers()
-  eq(refused("mixtral-8x22b", "box-8gb"),
+  eq(refused("mixtral-8x22b", "box-8gb", { "tier=ram" }),
     "models/mixtral-8x22b.lua on hw/box-8gb.lua: memory: want at most 7.5 GiB (8.0 GiB of RAM less 512.0 MiB "
     .. "for the system), got 77.2 GiB: weights 76.2 GiB, KV for 4096 positions 896.0 MiB, work 47.8 MiB; "
-    .. "no format of its weights fits, and experts on disk are not supported")
-  lu.assertStrContains(refused("mixtral", "avx2-desktop", { "quant=bf16" }),
+    .. "no format of its weights fits; --set tier=disk keeps experts on disk")
+  lu.assertStrContains(refused("mixtral", "avx2-desktop", { "quant=bf16", "tier=ram" }),
     "; --set quant= would fit with q8_0 (46.8 GiB) or q6_k (36.3 GiB) or q5_1 (33.2 GiB) or q5_0 (30.5 GiB)")
   -- A context that was asked for is not shrunk.
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "ctx=1000000" }), "KV for 1000000 positions 122.1 GiB")
+  eq(refused("mixtral-8x22b", "box-8gb"),
+    "models/mixtral-8x22b.lua on hw/box-8gb.lua: memory: want at most 7.5 GiB, got 24.0 GiB with experts on disk: "
+    .. "resident weights 5.3 GiB, KV for 4096 positions 896.0 MiB, 112 slots 17.7 GiB, work 59.8 MiB")
+end
+
+function T.test_cache_that_cannot_hit_is_refused()
+  lu.assertStrContains(refused("mixtral", "avx2-desktop", { "experts_ram=20" }),
+    "cache: want at least 64 slots (32 layers x 2 experts a token, ")
+  lu.assertStrContains(refused("mixtral", "avx2-desktop", { "experts_ram=20" }), "), got 51 (--set experts_ram)")
+  lu.assertStrContains(refused("mixtral", "avx2-desktop", { "slots=1000000000" }), "(--set slots)")
+  lu.assertStrContains(refused("mixtral", "avx2-desktop", { "experts_ram=30", "sets=33" }),
+    "cache: want at most 32 sets")
 end
 
 function T.test_blocks_that_do_not_fit()

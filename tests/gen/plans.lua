@@ -10,6 +10,7 @@ local plan_layout = require "gen.plan_layout"
 local plan_mem = require "gen.plan_mem"
 local plan_prefetch = require "gen.plan_prefetch"
 local plan_rate = require "gen.plan_rate"
+local plan_tier = require "gen.plan_tier"
 
 local eq = lu.assertEquals
 local T = {}
@@ -118,7 +119,7 @@ function T.test_memory_float()
     AO = 10 * 64 * 4, AOQ = 0,
     PART = 4 * 4 * 2 * 18 * 4,
     RL = 10 * 16 * 4, TOPK = 10 * 2 * 8, ROUTE = 10 * 2 * 4 + 6 * 4, GATE = 0,
-    H = 10 * 2 * 96 * 4, HQ = 0,
+    H = 10 * 2 * 96 * 4, HQ = 0, SLOTS = 0, XCACHE = 0, YD = 0, RLP = 0,
     LN = 3 * 64 * 4, LNQ = 0,
     LOGITS = 3 * 48 * 4, SAMPLE = 40 * 8,
     THREAD = 2 * 8192,    -- 20*16*4*2 + 20*8 + 2*2*18*4 + 10*32*4 = 4288, up to a page
@@ -162,13 +163,48 @@ end
 
 function T.test_sizes_default()
   local p = lib.plan("tiny-mixtral", "avx2-desktop")
-  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8 })
+  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8, tier = plan_tier.RAM })
   eq(lib.plan("mixtral", "avx2-desktop").size.ctx, 4096)
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32" }).size.kv, "f32")
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32", "kv=f16" }).size.kv, "f16")
   local p2 = lib.plan("tiny-mixtral", "avx2-desktop", { "ctx=100" })
   eq({ p2.size.ctx, p2.size.batch, p2.size.logit_rows }, { 100, 100, 32 })
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "batch=5" }).size.logit_rows, 5)
+end
+
+-- Slots are dealt to sets in runs of layers; the left-over ones go to the first sets.
+function T.test_tier_geometry()
+  local p = lib.plan("mixtral", "avx2-desktop", { "experts_ram=30", "sets=16" })
+  local t = p.size.tier
+  eq({ t.kind, t.n_slot, t.n_set, t.ways[1], t.ways[12], t.ways[13] }, { "disk", 76, 16, 5, 5, 4 })
+  eq({ t.set_of[1], t.set_of[2], t.set_of[3], t.set_of[32] }, { 0, 0, 1, 15 })
+  eq({ t.first[1], t.first[2], t.first[17] }, { 0, 5, 76 })
+  eq(p.mem.expert_bytes // t.slot_bytes, 76)
+end
+
+-- Three experts in turn through two ways: recency never hits, and a perfect fit always does.
+function T.test_hit_rate_of_a_trace()
+  local plan_hit = require "gen.plan_hit"
+  local m = { n_layer = 1, n_expert = 4, n_expert_used = 1 }
+  local trace = { n_row = 400, n_layer = 1, n_expert = 4, top_k = 1, expert = function(row) return row % 3 end }
+  local function rate(ways)
+    return plan_hit.rate(m, { n_set = 1, n_slot = ways, set_of = { 0 }, ways = { ways }, moe = { 1 } }, "lru", trace)
+  end
+  eq({ rate(2), rate(3) }, { 0.0, 1.0 })
+end
+
+function T.test_traces()
+  local trace, problems = require "gen.trace", {}
+  local csv = "# route_trace v1\n# model=x n_layer=2 n_expert=8 n_expert_used=2\nturn,phase,step,layer,slot,expert\n"
+    .. "0,0,0,0,0,7,0.6,0,1\n0,0,0,0,1,3,0.4,0,1\n0,1,0,0,0,2,1,0,1\n0,0,0,1,0,1,0.6,0,1\n"
+  local t = trace.parse(csv, "t.csv", { n_expert = 8, n_expert_used = 2 }, problems)
+  eq(problems, {})
+  eq({ t.n_row, t.expert(1, 1, 1), t.expert(1, 1, 2), t.expert(1, 2, 1), t.expert(2, 1, 1) }, { 2, 7, 3, 1, 2 })
+  eq(t.expert(1, 2, 2), nil)
+  trace.parse(csv, "t.csv", { n_expert = 8, n_expert_used = 4 }, problems)
+  trace.parse("MOETRC02", "t", nil, problems)
+  eq(problems, { "t.csv: trace: want 8 experts, 4 used, as the model's, got 8, 2 used",
+                 "t: trace: want a route CSV, MOETRC01 or MOETRC02, got none" })
 end
 
 function T.test_context_shrinks_to_fit_and_says_so()

@@ -157,7 +157,7 @@ function T.test_ids_and_banners()
   eq(describe.banner_of("./hw/4090.lua"), "hw/4090.lua")
   eq(describe.banner_of("/secret/place/x.gguf"), "x.gguf")
   eq(describe.complaint({ file = "m", id = "m" }, "no such file"),
-    "m: text: want a readable description, got no such file")
+    "m: file: want a models/*.lua or hw/*.lua, a folder with config.json, or a .gguf, got no such file")
   eq(describe.complaint { file = "..", text = "" }, "..: name: want letters or digits to make an id of, got none")
   eq(describe.complaint { file = "m", id = "m", text = "" }, nil)
 end

@@ -50,6 +50,12 @@ enum {
     IG_SPAN_BLOCKS   = 16,
     IG_PART_ROW      = 4,
     IG_GROUP         = 4, /* query heads that one item of attention folds */
+
+    /* -- where experts live (gen/plan_tier.lua): in the arena, behind slots, in the page cache */
+    IG_TIER_RAM      = 0,
+    IG_TIER_DISK     = 1,
+    IG_TIER_MMAP     = 2,
+    IG_TIER          = 0,
 };
 
 /* The model's arithmetic (runtime/plan.h has the kinds): constants, so that what a model
@@ -91,6 +97,7 @@ enum {
 #define IG_DATA_BYTES     UINT64_C(61669376)
 #define IG_RESIDENT_BYTES UINT64_C(6619136)
 #define IG_TOKEN_BYTES    UINT64_C(11386880)
+#define IG_HW_DISK_BW     UINT64_C(2000000000)
 
 /* The arena (gen/plan_mem.lua). */
 #define IG_MEM_BYTES    UINT64_C(68915200)
@@ -132,6 +139,14 @@ enum {
 #define IG_MEM_H_BYTES        UINT64_C(655360)
 #define IG_MEM_HQ_OFF         UINT64_C(0)
 #define IG_MEM_HQ_BYTES       UINT64_C(0)
+#define IG_MEM_SLOTS_OFF      UINT64_C(0)
+#define IG_MEM_SLOTS_BYTES    UINT64_C(0)
+#define IG_MEM_XCACHE_OFF     UINT64_C(0)
+#define IG_MEM_XCACHE_BYTES   UINT64_C(0)
+#define IG_MEM_YD_OFF         UINT64_C(0)
+#define IG_MEM_YD_BYTES       UINT64_C(0)
+#define IG_MEM_RLP_OFF        UINT64_C(0)
+#define IG_MEM_RLP_BYTES      UINT64_C(0)
 #define IG_MEM_LN_OFF         UINT64_C(67473408)
 #define IG_MEM_LN_BYTES       UINT64_C(32768)
 #define IG_MEM_LNQ_OFF        UINT64_C(0)
@@ -155,7 +170,9 @@ _Static_assert(IG_N_KV_BLOCK * 64 >= IG_N_SEQ * IG_N_CTX, "KV blocks hold the co
 _Static_assert(IG_N_SPAN * IG_SPAN_BLOCKS * 64 >= IG_N_CTX, "spans cover the context");
 _Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES <= IG_DATA_BYTES,
                "the experts follow the resident part");
-_Static_assert(IG_DATA_BYTES % 4096 == 0 && IG_MEM_DATA_BYTES == IG_DATA_BYTES, "whole pages");
+_Static_assert(IG_DATA_BYTES % 4096 == 0, "whole pages");
+_Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG_RESIDENT_BYTES),
+               "what the arena holds of the weights");
 _Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
                                       IG_HEAD_DIM * 2 * 2,
                "KV blocks of every layer");

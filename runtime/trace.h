@@ -2,8 +2,8 @@
  *
  * Row = token in the order the model saw it.  Arrays are [row][layer][rank], rank 0 heaviest.
  */
-#ifndef IG_REPLAY_TRACE_H
-#define IG_REPLAY_TRACE_H
+#ifndef IG_TRACE_H
+#define IG_TRACE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,0 +1,200 @@
+-- gen/plan_tier.lua -- where the experts live: all in RAM, or on disk behind slots in RAM.
+--
+-- Kinds: ram (the arena holds every expert), disk (slots in the arena, a mover
+-- fills them), mmap (the system's page cache decides: the baseline to beat).
+-- The slots are cut into N sets of whole runs of layers; gen/plan_hit.lua says
+-- how often each N hits, gen/plan_pace.lua what that costs.
+
+local num = require "gen.num"
+local plan_hit = require "gen.plan_hit"
+local plan_pace = require "gen.plan_pace"
+
+local M = {}
+
+M.RAM = { kind = "ram", n_slot = 0, n_spare = 0, slot_bytes = 0 }
+M.MMAP = { kind = "mmap", n_slot = 0, n_spare = 0, slot_bytes = 0 }
+M.KINDS = { ram = 0, disk = 1, mmap = 2 }
+-- ig_policy_NAME of runtime/policy.h.  admits: may leave a missed expert without a
+-- slot, which then is computed from one of a token's spare slots.
+M.POLICIES = {
+  lru = {}, lru2 = {}, decay = {}, echo = {}, static = { admits = true },
+  ["echo-admit"] = { c = "echo_admit", admits = true },
+}
+M.POLICY_NAMES = { "lru", "lru2", "decay", "echo", "echo-admit", "static" }
+M.POLICY = "echo"          -- docs/POLICIES.md: best on documents it was not tuned on
+M.MOVE_BYTES = 768         -- sizeof(struct ig_move), at most
+M.PIECE_LEAST, M.PIECES = 1 << 20, 64
+M.DEPTH = 8                -- pieces under way; bench/results: more gains nothing
+M.PREFETCH_DEPTH = 2       -- of them prefetches: what a demand may have to wait for
+
+--- The largest expert: what a slot holds.
+function M.slot_bytes(layout)
+  local most = 0
+  for _, layer in ipairs(layout.layers) do most = math.max(most, layer.expert_stride) end
+  return most
+end
+
+-- Bytes of the tables of runtime/xcache.c and its policy, and of the moves: at
+-- most; the engine compares with what it needs.
+local function table_bytes(m, n_slot, n_spare)
+  local ids, words = m.n_layer * m.n_expert, num.ceil_div(m.n_expert, 64)
+  local policy = (32 << 10) + ids * 24 + 1024 * (m.n_layer * words * 8 + 8)
+  return num.align_up((n_slot + n_spare) * (8 + M.MOVE_BYTES) + ids * 12 + m.n_layer * 128 + 4096
+    + policy, 4096)
+end
+
+local function piece_bytes(slot)
+  return math.max(M.PIECE_LEAST, num.align_up(num.ceil_div(slot, M.PIECES), 4096))
+end
+
+--- The layers that have experts: all, but for a model's dense ones.
+local function moe_layers(layout)
+  local list = {}
+  for i, layer in ipairs(layout.layers) do
+    if layer.n_expert > 0 then list[#list + 1] = i end
+  end
+  return list
+end
+
+-- Those of them that a decode step runs: an encoder's run once an input.
+local function decode_layers(layout)
+  local n = 0
+  for _, i in ipairs(moe_layers(layout)) do n = n + (layout.layers[i].encoder and 0 or 1) end
+  return n
+end
+
+--- A tier of kind disk with so many slots; its geometry is not chosen yet.
+function M.with_slots(m, layout, opts, n_slot)
+  local name = opts.policy or M.POLICY
+  local policy, slot = M.POLICIES[name], M.slot_bytes(layout)
+  local spare = policy.admits and m.n_expert_used or 0
+  return {
+    kind = "disk", n_slot = n_slot, n_spare = spare, slot_bytes = slot, policy = name,
+    policy_c = "ig_policy_" .. (policy.c or name), table_bytes = table_bytes(m, n_slot, spare),
+    piece_bytes = piece_bytes(slot), depth = M.DEPTH, prefetch_depth = M.PREFETCH_DEPTH,
+    io = opts.io or "auto", predictor = opts.predictor or "none",
+  }
+end
+
+--- Whether an option means experts on disk.
+function M.asked(opts)
+  return opts.slots or opts.experts_ram or opts.sets or opts.policy or opts.predictor or opts.stride
+    or opts.io
+end
+
+--- Whether a batch can choose more experts of a layer than its set holds.
+function M.waves(m, size, tier)
+  if tier.n_spare > 0 and size.batch > 1 then return true end   -- not admitted: not kept for the batch
+  for _, ways in ipairs(tier.ways) do
+    if ways < math.min(m.n_expert, size.batch * m.n_expert_used) then return true end
+  end
+  return false
+end
+
+--- The fewest slots that make sense: below layers x top-k every policy that goes by
+--- recency hits nothing, since a slot is taken again before its layer returns.
+function M.least(m, layout)
+  return #moe_layers(layout) * m.n_expert_used
+end
+
+-- How many slots were asked for, or fit into `room` bytes.
+local function wanted_slots(m, layout, opts, room)
+  local slot, all = M.slot_bytes(layout), #moe_layers(layout) * m.n_expert
+  if opts.experts_ram then return math.floor(all * opts.experts_ram / 100), "experts_ram" end
+  if opts.slots then return opts.slots // slot, "slots" end
+  local spare = M.with_slots(m, layout, opts, 0).n_spare
+  return (room - table_bytes(m, 0, spare) - spare * slot) // (slot + 8 + M.MOVE_BYTES), "room"
+end
+
+-- Layers are dealt to sets in runs, as the replay tool does; left-over slots go to the first sets.
+local function geometry(m, moe, n_slot, n_set)
+  local g = { n_set = n_set, n_slot = 0, set_of = {}, first = { 0 }, ways = {}, moe = moe }
+  local layers = {}
+  for l = 1, m.n_layer do g.set_of[l] = 0 end   -- a dense layer asks for nothing
+  for i, l in ipairs(moe) do
+    local set = (i - 1) * n_set // #moe
+    g.set_of[l] = set
+    layers[set + 1] = (layers[set + 1] or 0) + 1
+  end
+  for s = 1, n_set do
+    local ways = n_slot // n_set + (s <= n_slot % n_set and 1 or 0)
+    g.ways[s] = math.min(ways, layers[s] * m.n_expert)
+    g.n_slot = g.n_slot + g.ways[s]
+    g.first[s + 1] = g.n_slot
+    if g.ways[s] < layers[s] * m.n_expert_used then return nil, g.ways[s], layers[s] end
+  end
+  return g
+end
+
+local function candidates(n_layer, opts)
+  if opts.sets then return { opts.sets } end
+  local list, n = {}, 1
+  while n < n_layer do
+    list[#list + 1] = n
+    n = n * 2
+  end
+  list[#list + 1] = n_layer
+  return list
+end
+
+-- Every geometry that can hit, with what it costs; the fastest, on a tie the one with more sets.
+local function choose(m, hw, layout, tier, opts, trace)
+  local best, why
+  local moe = moe_layers(layout)
+  tier.weighed = {}
+  for _, n_set in ipairs(candidates(#moe, opts)) do
+    local g, ways, layers = geometry(m, moe, tier.n_slot, n_set)
+    if g then
+      g.hit = plan_hit.rate(m, g, tier.policy, trace)
+      g.pace = plan_pace.plan(m, hw, layout, g.hit, decode_layers(layout))
+      tier.weighed[#tier.weighed + 1] = g
+      if not best or g.pace.seconds <= best.pace.seconds then best = g end
+    else
+      why = ("cache: want at least %d ways in a set of %d layers that choose %d experts each, got %d: "
+        .. "a slot would be taken again before its layer returns, and nothing would hit"):format(
+          layers * m.n_expert_used, layers, m.n_expert_used, ways)
+    end
+  end
+  return best, why
+end
+
+local function strides(m, opts)
+  local list = {}
+  for l = 1, m.n_layer do list[l] = opts.stride or 1 end
+  return list
+end
+
+--- Slots and geometry in `room` bytes of RAM.
+--- @return table? tier, string? why_not
+function M.plan(m, hw, layout, opts, room, trace)
+  local n_slot, from = wanted_slots(m, layout, opts, room)
+  local slot, n_layer = M.slot_bytes(layout), #moe_layers(layout)
+  local all, least = n_layer * m.n_expert, M.least(m, layout)
+  if all == 0 then return nil, "cache: want a model with experts, got a dense one" end
+  n_slot = math.min(n_slot, all)
+  if n_slot < least then
+    return nil, ("cache: want at least %d slots (%d layers x %d experts a token, %s), got %d (%s)"):format(
+      least, n_layer, m.n_expert_used, num.human(least * slot), math.max(n_slot, 0),
+      from == "room" and num.human(math.max(room, 0)) .. " of RAM" or "--set " .. from)
+  end
+  if (opts.sets or 1) > n_layer then
+    return nil, ("cache: want at most %d sets, one a layer, got %d"):format(n_layer, opts.sets)
+  end
+  local tier = M.with_slots(m, layout, opts, n_slot)
+  local bytes = (n_slot + tier.n_spare) * slot + tier.table_bytes
+  if bytes > room then
+    return nil, ("cache: want at most %s for slots, got %s (%d slots of %s)"):format(num.human(room),
+      num.human(bytes), n_slot, num.human(slot))
+  end
+  local best, why = choose(m, hw, layout, tier, opts, trace)
+  if not best then return nil, why end
+  tier.n_slot, tier.n_set, tier.ways = best.n_slot, best.n_set, best.ways
+  tier.moe = best.moe
+  tier.set_of, tier.first, tier.hit, tier.pace = best.set_of, best.first, best.hit, best.pace
+  tier.table_bytes = table_bytes(m, tier.n_slot, tier.n_spare)
+  tier.strides = strides(m, opts)
+  tier.traced = trace ~= nil
+  return tier
+end
+
+return M

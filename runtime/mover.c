@@ -1,0 +1,305 @@
+/* mover.c -- the mover's thread and its two queues; rules in mover.h. */
+#include "mover.h"
+
+#include "machine.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+_Static_assert(sizeof(XXH3_state_t) <= sizeof((struct ig_move *)0)->hash_state,
+               "its size in mover.h");
+
+enum { SPINS = 2000 }; /* about 20 us: a sleep and its wake-up cost more */
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t while_is)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, while_is, NULL, NULL, 0);
+}
+static void futex_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* -- queues; the lock is held */
+
+static void queue_init(struct ig_move_queue *q)
+{
+    q->first = NULL;
+    q->last = &q->first;
+}
+
+static void queue_push(struct ig_move_queue *q, struct ig_move *v)
+{
+    v->next = NULL;
+    *q->last = v;
+    q->last = &v->next;
+}
+
+static void queue_remove(struct ig_move_queue *q, struct ig_move *v)
+{
+    for (struct ig_move **p = &q->first; *p; p = &(*p)->next)
+        if (*p == v) {
+            *p = v->next;
+            if (q->last == &v->next) q->last = p;
+            return;
+        }
+}
+
+static void unqueue(struct ig_mover *m, struct ig_move *v)
+{
+    queue_remove(v->demand ? &m->demand : &m->prefetch, v);
+    v->started = v->pieces;
+}
+
+/* What a move becomes when nothing of it is under way any more. */
+static void settle(struct ig_mover *m, struct ig_move *v)
+{
+    enum ig_move_state to = IG_MOVE_READY;
+    if (v->err)
+        to = IG_MOVE_FAILED;
+    else if (v->cancelled)
+        to = IG_MOVE_DROPPED;
+    m->count.failed += to == IG_MOVE_FAILED;
+    m->count.cancelled += to == IG_MOVE_DROPPED;
+    m->count.moves += to == IG_MOVE_READY;
+    atomic_store_explicit(&v->state, (uint32_t)to, memory_order_release);
+    futex_wake(&v->state);
+}
+
+/* -- the thread */
+
+static uint32_t piece_size(const struct ig_mover *m, const struct ig_move *v, uint32_t piece)
+{
+    const uint64_t left = v->bytes - (uint64_t)piece * m->piece_bytes;
+    return left < m->piece_bytes ? (uint32_t)left : m->piece_bytes;
+}
+
+/* The next piece to start, demand first, in a free flight; NULL: none may start now. */
+static struct ig_flight *next_flight(struct ig_mover *m)
+{
+    struct ig_flight *f = m->flight;
+    if (m->n_flight == m->copy.depth) return NULL;
+    pthread_mutex_lock(&m->lock);
+    struct ig_move_queue *q = &m->demand;
+    if (!q->first && m->n_prefetch < m->prefetch_depth) q = &m->prefetch;
+    struct ig_move *v = q->first;
+    if (v) {
+        while (f->move) f++;
+        *f =
+            (struct ig_flight){ v, v->started, 0, piece_size(m, v, v->started), q == &m->prefetch };
+        v->in_flight++;
+        if (++v->started == v->pieces) queue_remove(q, v);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (!v) return NULL;
+    if (m->n_flight++ == 0) m->busy_from = ig_seconds();
+    m->n_prefetch += (uint32_t)f->prefetch;
+    return f;
+}
+
+static int submit(struct ig_mover *m, struct ig_flight *f)
+{
+    const uint64_t at = (uint64_t)f->piece * m->piece_bytes + f->done;
+    const struct ig_piece p = { f->move->from + at, f->move->to + at, f->bytes - f->done,
+                                (uint32_t)(f - m->flight) };
+    return m->copy.submit(m->copy.ctx, &p);
+}
+
+/* Takes the pieces that are there through the checksum, in order; 0 when all are and it is wrong.
+ */
+static bool check(struct ig_mover *m, struct ig_move *v)
+{
+    XXH3_state_t *state = (XXH3_state_t *)(void *)v->hash_state;
+    while (v->checked < v->pieces && v->landed >> v->checked & 1) {
+        XXH3_64bits_update(state, v->to + (uint64_t)v->checked * m->piece_bytes,
+                           piece_size(m, v, v->checked));
+        v->checked++;
+    }
+    return v->checked < v->pieces || XXH3_64bits_digest(state) == v->hash;
+}
+
+/* A flight has ended, with `err` or whole. */
+static void landed(struct ig_mover *m, struct ig_flight *f, int err)
+{
+    struct ig_move *v = f->move;
+    const uint64_t at = v->from + (uint64_t)f->piece * m->piece_bytes + f->done;
+
+    if (!err) v->landed |= UINT64_C(1) << f->piece;
+    const bool sound = err || check(m, v);
+    const double now = ig_seconds();
+    f->move = NULL;
+    m->n_flight--;
+    m->n_prefetch -= (uint32_t)f->prefetch;
+
+    pthread_mutex_lock(&m->lock);
+    v->in_flight--;
+    if ((err || !sound) && !v->err) {
+        v->err = sound ? err : IG_MOVE_HASH;
+        v->err_at = sound ? at : v->from;
+        if (v->started < v->pieces) unqueue(m, v);
+    }
+    v->ready_s = now;
+    m->count.bytes += err ? 0 : f->bytes;
+    if (m->n_flight == 0) m->count.busy_s += now - m->busy_from;
+    if (v->in_flight == 0 && v->started == v->pieces) settle(m, v);
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* A piece came back: the rest of a short one is asked for again. */
+static void back(struct ig_mover *m, const struct ig_done *d)
+{
+    struct ig_flight *f = &m->flight[d->tag];
+    int err = d->err;
+
+    f->done += d->bytes;
+    if (err == EINTR || err == EAGAIN)
+        err = 0;
+    else if (!err && f->done < f->bytes && (d->bytes == 0 || f->done % m->copy.align))
+        err = IG_MOVE_END;
+    if (!err && f->done < f->bytes) {
+        err = submit(m, f);
+        if (!err) return;
+    }
+    landed(m, f, err);
+}
+
+static void *run(void *arg)
+{
+    struct ig_mover *m = arg;
+    for (;;) {
+        const uint32_t bell = atomic_load_explicit(&m->bell, memory_order_acquire);
+        struct ig_flight *f;
+        struct ig_done d;
+        while ((f = next_flight(m))) {
+            const int err = submit(m, f);
+            if (err) landed(m, f, err);
+        }
+        if (m->n_flight > 0) {
+            if (m->copy.poll(m->copy.ctx, &d, 1)) back(m, &d);
+            continue;
+        }
+        pthread_mutex_lock(&m->lock);
+        const int stop = m->stop;
+        pthread_mutex_unlock(&m->lock);
+        if (stop) return NULL;
+        futex_wait(&m->bell, bell);
+    }
+}
+
+/* -- the owner */
+
+static void ring(struct ig_mover *m)
+{
+    atomic_fetch_add_explicit(&m->bell, 1, memory_order_release);
+    futex_wake(&m->bell);
+}
+
+enum ig_err ig_mover_start(struct ig_mover *m, const struct ig_copy *copy, uint32_t piece_bytes,
+                           uint32_t prefetch_depth, struct ig_why *why)
+{
+    IG_ASSERT(copy->depth >= 1 && copy->depth <= IG_MOVER_DEPTH && piece_bytes % copy->align == 0);
+    memset(m, 0, sizeof *m);
+    m->copy = *copy;
+    m->piece_bytes = piece_bytes;
+    m->prefetch_depth = prefetch_depth < 1 ? 1 : prefetch_depth;
+    queue_init(&m->demand);
+    queue_init(&m->prefetch);
+    pthread_mutex_init(&m->lock, NULL);
+    const int err = pthread_create(&m->thread, NULL, run, m);
+    if (err) return ig_fail(why, IG_FAIL, "mover: no thread: %s", strerror(err));
+    m->running = 1;
+    return IG_OK;
+}
+
+void ig_mover_stop(struct ig_mover *m)
+{
+    if (!m->running) return;
+    pthread_mutex_lock(&m->lock);
+    m->stop = 1;
+    for (int i = 0; i < 2; i++) {
+        struct ig_move_queue *q = i ? &m->demand : &m->prefetch;
+        while (q->first) {
+            struct ig_move *v = q->first;
+            v->cancelled = 1;
+            unqueue(m, v);
+            if (v->in_flight == 0) settle(m, v);
+        }
+    }
+    pthread_mutex_unlock(&m->lock);
+    ring(m);
+    pthread_join(m->thread, NULL);
+    pthread_mutex_destroy(&m->lock);
+    m->running = 0;
+}
+
+void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int demand)
+{
+    if (n == 0) return;
+    for (int i = 0; i < n; i++) {
+        const uint64_t pieces = (v[i]->bytes + m->piece_bytes - 1) / m->piece_bytes;
+        IG_ASSERT(pieces >= 1 && pieces <= IG_MOVE_PIECES);
+        v[i]->err = 0;
+        v[i]->demand = demand != 0;
+        v[i]->pieces = (uint8_t)pieces;
+        v[i]->cancelled = v[i]->started = v[i]->in_flight = v[i]->checked = 0;
+        v[i]->landed = 0;
+        XXH3_64bits_reset((XXH3_state_t *)(void *)v[i]->hash_state);
+        atomic_store_explicit(&v[i]->state, IG_MOVE_PENDING, memory_order_relaxed);
+    }
+    pthread_mutex_lock(&m->lock);
+    for (int i = 0; i < n; i++) queue_push(demand ? &m->demand : &m->prefetch, v[i]);
+    pthread_mutex_unlock(&m->lock);
+    ring(m);
+}
+
+void ig_mover_promote(struct ig_mover *m, struct ig_move *v)
+{
+    pthread_mutex_lock(&m->lock);
+    if (ig_move_state(v) == IG_MOVE_PENDING && !v->demand) {
+        if (v->started < v->pieces) {
+            queue_remove(&m->prefetch, v);
+            queue_push(&m->demand, v);
+        }
+        v->demand = 1;
+    }
+    pthread_mutex_unlock(&m->lock);
+    ring(m);
+}
+
+void ig_mover_cancel(struct ig_mover *m, struct ig_move *v)
+{
+    pthread_mutex_lock(&m->lock);
+    if (ig_move_state(v) == IG_MOVE_PENDING && v->started < v->pieces) {
+        v->cancelled = 1;
+        unqueue(m, v);
+        if (v->in_flight == 0) settle(m, v);
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+void ig_mover_counts(struct ig_mover *m, struct ig_mover_count *c)
+{
+    pthread_mutex_lock(&m->lock);
+    *c = m->count;
+    pthread_mutex_unlock(&m->lock);
+}
+
+enum ig_move_state ig_move_wait(struct ig_move *v)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (ig_move_state(v) != IG_MOVE_PENDING) break;
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#endif
+    }
+    while (ig_move_state(v) == IG_MOVE_PENDING) futex_wait(&v->state, IG_MOVE_PENDING);
+    return ig_move_state(v);
+}

@@ -1,0 +1,114 @@
+/* tier.h -- the experts of a layer, wherever they are: slots, demand, waves, prefetch.
+ *
+ * With IG_TIER_RAM and IG_TIER_MMAP an expert is at a known place and all of this is nothing.
+ * With IG_TIER_DISK thread 0 looks a layer's chosen experts up (xcache), asks the mover for the
+ * missing ones and orders them, resident first; the other threads wait for each expert's move as
+ * they come to it.  A slot is pinned from its choice to the end of its wave.
+ *
+ * Waves: a batch may choose more experts of a layer than its set has ways.  They are then worked
+ * through in waves, e->active[wave_lo .. wave_hi): while one is computed, the next is being copied
+ * into the ways that are left.
+ */
+#ifndef IG_TIER_H
+#define IG_TIER_H
+
+#include "base.h"
+#include "config.h"
+
+#if IG_MEM_SLOTS_BYTES
+
+#include "copy_file.h"
+#include "mover.h"
+#include "stride.h"
+#include "tables.h"
+#include "xcache.h"
+
+struct ig_engine;
+
+/* Of the experts that batches chose, each once a batch.  Prefetch and eviction: struct ig_xcount.
+ */
+struct ig_tier_count {
+    uint64_t hit, late, miss;
+    _Atomic uint64_t stall_ns; /* all threads together */
+};
+
+enum { IG_TIER_PREFILL, IG_TIER_DECODE, IG_TIER_PHASES };
+
+enum { IG_AHEAD_TARGETS = 4, IG_AHEAD_MOST = 64 };
+
+/* Prediction and prefetch (tier_ahead.c); thread 0 writes. */
+struct ig_ahead {
+    struct ig_stride stride[IG_N_LAYER];
+    uint8_t issued[IG_N_LAYER];             /* asked for in this step */
+    int n_target, target[IG_AHEAD_TARGETS]; /* layers to predict now */
+    int on, decode;
+    uint32_t step;
+    double began, layer_began; /* seconds: of the step, of the layer */
+    double trial_s[2];         /* with prefetch, without */
+    uint32_t trial_n[2], trials;
+    double gain; /* time of a step without over with, of the last trial */
+    uint64_t steps_on;
+};
+
+struct ig_tier {
+    struct ig_xcache cache;
+    struct ig_ahead ahead;
+    struct ig_mover mover;
+    struct ig_copy copy;
+    struct ig_copy_file_how how;
+    uint64_t base;               /* of the data in the file */
+    double direct_bw, cached_bw; /* bytes/s as tried at start, 0: not tried */
+    struct ig_move *move;        /* [IG_N_XSLOT + IG_N_SPARE] */
+    uint32_t block[IG_N_LAYER];  /* of the weights file: expert 0's */
+
+    /* The layer at hand; thread 0 writes, the others read after a barrier. */
+    int layer, phase;
+    int wave_lo, wave_hi;          /* of e->active */
+    int n;                         /* experts in e->active */
+    int claimed;                   /* e->active[0, claimed) have slots and are pinned */
+    uint8_t spare[IG_N_SPARE + 1]; /* in use */
+    int poison;                    /* slots are NaN until they are filled (tests) */
+    int32_t slot[IG_N_EXPERT];     /* of e->active[a], -1: none yet */
+
+    /* Prefetches under way, thread 0's. */
+    int n_early;
+    int32_t early[IG_N_XSLOT];
+    uint8_t dropped[IG_N_XSLOT]; /* its cancel was asked for */
+
+    struct ig_tier_count count[IG_TIER_PHASES][IG_N_LAYER];
+    uint64_t steps[IG_TIER_PHASES];
+    struct ig_mover_count before; /* what the mover had counted at the last reset */
+};
+
+#else
+
+struct ig_tier {
+    const unsigned char *map; /* IG_TIER_MMAP: the file's data */
+};
+
+#endif
+
+/* Start-up, after the arena is there and before its end is sealed (tier_open.c). */
+struct ig_engine;
+struct ig_open;
+enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
+void ig_tier_close(struct ig_engine *e);
+
+/* What the code that computes experts calls; state.h has ig_tier_need. */
+#if IG_MEM_SLOTS_BYTES
+/* The move, not yet submitted, of an expert into a slot. */
+struct ig_move *ig_tier_prepare(struct ig_engine *e, int layer, int expert, int slot);
+void ig_ahead_init(struct ig_tier *t);
+void ig_ahead_step(struct ig_tier *t, int decode);
+void ig_ahead_feedback(struct ig_tier *t, int layer, int slot); /* before the use is counted */
+void ig_ahead_targets(struct ig_tier *t, int layer);
+void ig_ahead_cancel(struct ig_tier *t, int layer);
+void ig_tier_batch(struct ig_engine *e);            /* a batch begins */
+void ig_tier_layer(struct ig_engine *e, int layer); /* thread 0: rows are grouped by expert */
+void ig_tier_next(struct ig_engine *e);             /* thread 0: the wave is done, on to the next */
+void ig_tier_wait(struct ig_engine *e, int a);      /* until e->active[a] is there */
+#else
+static inline void ig_tier_batch(struct ig_engine *e) { (void)e; }
+#endif
+
+#endif

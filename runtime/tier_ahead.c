@@ -1,0 +1,174 @@
+/* tier_ahead.c -- experts of later layers, asked for before their routers have run.
+ *
+ * Prediction: a later layer's norm and router on the residual stream as it is now.  Distance: the
+ * stride of that layer, moved by what happens (stride.h).  Decode steps only: a prefill chooses
+ * nearly all experts anyway.  Prefetch compares itself with being off: in a trial, blocks of steps
+ * with and without it alternate, and it stays on only if that is faster.
+ */
+#include "state.h"
+#include "machine.h"
+
+#include <string.h>
+
+#if IG_MEM_RLP_BYTES
+
+enum {
+    TRIAL_BLOCK = 8,    /* steps with prefetch, then as many without */
+    TRIAL_SKIP = 2,     /* first steps of a block, which still see the block before */
+    TRIAL_STEPS = 128,  /* of a trial */
+    TRIAL_EVERY = 2048, /* steps from one trial to the next */
+};
+static const double trial_gain = 0.98; /* a step must take at most this much of one without */
+
+static const struct ig_stride_rule rule = {
+    .min = 1, .max = 8, .wait_max = 8, .overload_max = 24, .window = 16
+};
+
+void ig_ahead_init(struct ig_tier *t)
+{
+    ig_stride_init(t->ahead.stride, IG_N_LAYER, &rule, ig_xc_stride);
+    t->ahead.on = 1;
+}
+
+/* A decode step begins: the last one's time counts for what it ran with. */
+void ig_ahead_step(struct ig_tier *t, int decode)
+{
+    struct ig_ahead *h = &t->ahead;
+    const double now = ig_seconds(), took = now - h->began;
+    const int was_decode = h->decode;
+    h->began = now;
+    h->decode = decode;
+    memset(h->issued, 0, sizeof h->issued);
+    if (!decode) return;
+    const uint32_t at = h->step % TRIAL_EVERY, block = at / TRIAL_BLOCK;
+    if (was_decode && at > 0 && at <= TRIAL_STEPS && (at - 1) % TRIAL_BLOCK >= TRIAL_SKIP) {
+        h->trial_s[(at - 1) / TRIAL_BLOCK % 2] += took;
+        h->trial_n[(at - 1) / TRIAL_BLOCK % 2]++;
+    }
+    if (at < TRIAL_STEPS) {
+        h->on = block % 2 == 0;
+    } else if (at == TRIAL_STEPS && h->trial_n[0] && h->trial_n[1]) {
+        h->gain = h->trial_s[1] / h->trial_n[1] / (h->trial_s[0] / h->trial_n[0]);
+        h->on = 1 / h->gain <= trial_gain;
+        h->trials++;
+        memset(h->trial_s, 0, sizeof h->trial_s);
+        memset(h->trial_n, 0, sizeof h->trial_n);
+    }
+    if (h->step > 0) ig_stride_step(h->stride, IG_N_LAYER, &rule, h->step);
+    h->steps_on += (uint64_t)h->on;
+    h->step++;
+}
+
+/* What happened to the chosen experts tells whether copies start too early or too late. */
+void ig_ahead_feedback(struct ig_tier *t, int layer, int slot)
+{
+    if (slot < 0) return;
+    const struct ig_xslot *s = &t->cache.slot[slot];
+    if (s->state == IG_XC_FILLING)
+        ig_stride_wait(&t->ahead.stride[layer]);
+    else if (s->early && t->move[slot].ready_s < t->ahead.layer_began)
+        ig_stride_overload(&t->ahead.stride[layer]);
+}
+
+/* Which layers' turn it is, seen from `layer`. */
+void ig_ahead_targets(struct ig_tier *t, int layer)
+{
+    struct ig_ahead *h = &t->ahead;
+    h->n_target = 0;
+    h->layer_began = ig_seconds();
+    for (int l = layer + 1; h->on && l < IG_N_LAYER && l <= layer + rule.max; l++) {
+        if (ig_layers[l].ffn != IG_FFN_MOE || h->issued[l] || l - h->stride[l].s > layer ||
+            h->n_target == IG_AHEAD_TARGETS)
+            continue;
+        h->issued[l] = 1;
+        h->target[h->n_target++] = l;
+    }
+}
+
+static void predict(struct ig_engine *e, int layer, int dist, int32_t *id)
+{
+    const float *logit = IG_BUF(e, RLP, float);
+    if (e->force_predicted) {
+        memcpy(id,
+               e->force_predicted + ((size_t)dist * IG_N_LAYER + (size_t)layer) * IG_N_EXPERT_USED,
+               sizeof *id * IG_N_EXPERT_USED);
+        return;
+    }
+    for (int k = 0; k < IG_N_EXPERT_USED; k++) {
+        int best = -1;
+        for (int x = 0; x < IG_N_EXPERT; x++) {
+            int taken = 0;
+            for (int j = 0; j < k; j++) taken |= id[j] == x;
+            if (!taken && (best < 0 || logit[x] > logit[best])) best = x;
+        }
+        id[k] = best;
+    }
+}
+
+/* Slots and copies for what is not there; what is there shall not make room for it. */
+static void fetch(struct ig_engine *e, int layer, const int32_t *id)
+{
+    struct ig_tier *t = &e->tier;
+    struct ig_move *move[IG_N_EXPERT_USED];
+    int pinned[IG_N_EXPERT_USED], n_pinned = 0, n = 0;
+    for (int k = 0; k < IG_N_EXPERT_USED; k++) {
+        if (id[k] < 0) continue;
+        const int slot = ig_xcache_find(&t->cache, (uint32_t)layer, (uint32_t)id[k]);
+        ig_xcache_predict(&t->cache, (uint32_t)layer, (uint32_t)id[k]);
+        if (slot >= 0) ig_xcache_pin(&t->cache, pinned[n_pinned++] = slot);
+    }
+    for (int k = 0; k < IG_N_EXPERT_USED && t->n_early < IG_AHEAD_MOST; k++) {
+        if (id[k] < 0 || ig_xcache_find(&t->cache, (uint32_t)layer, (uint32_t)id[k]) >= 0) continue;
+        const int slot = ig_xcache_claim(&t->cache, (uint32_t)layer, (uint32_t)id[k], 1);
+        if (slot < 0) break;
+        t->early[t->n_early++] = slot;
+        t->dropped[slot] = 0;
+        move[n++] = ig_tier_prepare(e, layer, id[k], slot);
+    }
+    while (n_pinned) ig_xcache_unpin(&t->cache, pinned[--n_pinned]);
+    ig_mover_submit(&t->mover, move, n, 0);
+}
+
+/* Copies for this layer that nobody chose and that are not there yet: no use in going on. */
+void ig_ahead_cancel(struct ig_tier *t, int layer)
+{
+    for (int i = 0; i < t->n_early; i++) {
+        const int slot = t->early[i];
+        if (t->dropped[slot] || t->cache.slot[slot].id / IG_N_EXPERT != (uint32_t)layer) continue;
+        t->dropped[slot] = 1;
+        ig_mover_cancel(&t->mover, &t->move[slot]);
+        ig_stride_overload(&t->ahead.stride[layer]);
+    }
+}
+
+void ig_tier_ahead(struct ig_worker *w, int layer)
+{
+    struct ig_engine *e = w->e;
+    const struct ig_ahead *h = &e->tier.ahead;
+    float *norm = w->spare;
+    struct ig_xq *blocks = (struct ig_xq *)(void *)(norm + IG_N_EMBD);
+    int lo, hi;
+    _Static_assert(IG_N_EMBD * 4 + (IG_N_EMBD + 31) / 32 * 40 <= IG_SPARE_BYTES,
+                   "a row fits a spare");
+
+    ig_team_share(&e->team, w->tid, IG_RL_STRIDE / 16, &lo, &hi);
+    for (int i = 0; i < h->n_target; i++) {
+        const struct ig_layer *l = &ig_layers[h->target[i]];
+        ig_norm(e, norm, ig_x(e, 0), l->ffn_norm, l->ffn_norm_bias);
+        const void *row = norm;
+        if (ig_is_block(l->router.fmt)) {
+            ig_kern.quantize(blocks, norm, IG_N_EMBD);
+            row = blocks;
+        }
+        ig_linear(w, &l->router, lo, hi, &row, 1, IG_BUF(e, RLP, float), IG_RL_STRIDE);
+        ig_team_wait(&e->team);
+        if (w->tid == 0) {
+            int32_t id[IG_N_EXPERT_USED];
+            predict(e, h->target[i], h->target[i] - layer, id);
+            fetch(e, h->target[i], id);
+        }
+        if (i + 1 < h->n_target) ig_team_wait(&e->team);
+    }
+}
+
+#endif

@@ -1,0 +1,192 @@
+/* tier_open.c -- start-up of what holds experts: tables, copies, and which way to read is faster.
+ */
+#include "state.h"
+#include "arena.h"
+#include "machine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#if IG_MEM_SLOTS_BYTES
+
+/* Experts read to measure. */
+#define TRIES (IG_N_XSLOT < 8 ? IG_N_XSLOT : 8)
+
+/* The weights file's block of each layer's first expert; the others follow it. */
+static enum ig_err find_blocks(struct ig_engine *e, struct ig_why *why)
+{
+    const struct ig_wfile *f = &e->file;
+    uint32_t b = 0;
+    for (int layer = 0; layer < IG_N_LAYER; layer++) {
+        const struct ig_layer *l = &ig_layers[layer];
+        if (l->ffn != IG_FFN_MOE) continue;
+        while (b < f->h.n_block && f->blocks[b].off < l->expert_off) b++;
+        e->tier.block[layer] = b;
+        for (uint32_t x = 0; x < IG_N_EXPERT; x++, b++)
+            if (b >= f->h.n_block || f->blocks[b].off != l->expert_off + x * l->expert_stride ||
+                f->blocks[b].bytes != l->expert_stride)
+                return ig_fail(why, IG_BAD_FILE,
+                               "%s: blocks: want one of %llu bytes for layer %d expert %u, which "
+                               "can then be read alone",
+                               f->path, (unsigned long long)l->expert_stride, layer, x);
+    }
+    return IG_OK;
+}
+
+static enum ig_err make_tables(struct ig_engine *e, struct ig_why *why)
+{
+    const struct ig_xgeom g = { IG_N_LAYER, IG_N_EXPERT,  IG_N_SET,
+                                IG_N_XSLOT, ig_xc_set_of, ig_xc_first };
+    unsigned char *mem = e->mem + IG_MEM_XCACHE_OFF;
+    const size_t moves = (IG_N_XSLOT + IG_N_SPARE) * sizeof(struct ig_move);
+    const size_t bytes = ig_xcache_bytes(&g, &IG_POLICY, NULL);
+    if (bytes == 0 || moves + bytes > IG_MEM_XCACHE_BYTES)
+        return ig_fail(why, IG_FAIL, "cache: the plan has %llu bytes for its tables, they take %zu",
+                       (unsigned long long)IG_MEM_XCACHE_BYTES, moves + bytes);
+    memset(mem, 0, moves);
+    e->tier.move = (struct ig_move *)(void *)mem;
+    ig_xcache_init(&e->tier.cache, &g, &IG_POLICY, NULL, mem + moves);
+    return IG_OK;
+}
+
+static void stop(struct ig_tier *t)
+{
+    ig_mover_stop(&t->mover);
+    ig_copy_file_close(&t->copy);
+}
+
+static enum ig_err start(struct ig_engine *e, int io, struct ig_why *why)
+{
+    struct ig_tier *t = &e->tier;
+    const struct ig_copy_file_conf c = { .fd = e->file.fd,
+                                         .path = e->file.path,
+                                         .base = t->base,
+                                         .cached = io == IG_COPY_CACHED,
+                                         .plain = io == IG_COPY_PLAIN,
+                                         .depth = IG_COPY_DEPTH,
+                                         .to = e->mem + IG_MEM_SLOTS_OFF,
+                                         .bytes = IG_MEM_SLOTS_BYTES };
+    enum ig_err err = ig_copy_file_open(&t->copy, &c, &t->how, why);
+    if (err == IG_OK)
+        err = ig_mover_start(&t->mover, &t->copy, IG_PIECE_BYTES, IG_PREFETCH_DEPTH, why);
+    return err;
+}
+
+/* Bytes a second of a few experts spread over the file; 0 when one could not be read. */
+static double try_reading(struct ig_engine *e)
+{
+    struct ig_tier *t = &e->tier;
+    struct ig_move *v[TRIES];
+    const int n = TRIES;
+    uint64_t bytes = 0;
+    int ready = 0;
+    const double t0 = ig_seconds();
+    for (int i = 0; i < n; i++) {
+        int layer = i * IG_N_LAYER / n;
+        while (ig_layers[layer].ffn != IG_FFN_MOE) layer++;
+        const int x = i * IG_N_EXPERT / n;
+        v[i] = ig_tier_prepare(e, layer, x, i);
+        bytes += v[i]->bytes;
+    }
+    ig_mover_submit(&t->mover, v, n, 1);
+    for (int i = 0; i < n; i++) ready += ig_move_wait(v[i]) == IG_MOVE_READY;
+    return ready == n ? (double)bytes / (ig_seconds() - t0) : 0;
+}
+
+/* Around the page cache, unless memory is left for all experts and reading them from there, once
+ * they are in it, is faster. */
+static enum ig_err choose(struct ig_engine *e, struct ig_why *why)
+{
+    struct ig_tier *t = &e->tier;
+    enum ig_err err = start(e, (int)IG_COPY_WAY, why);
+    if (err != IG_OK) return err;
+    t->direct_bw = try_reading(e);
+    if (IG_COPY_WAY != IG_COPY_AUTO || ig_memory_left() < IG_DATA_BYTES - IG_RESIDENT_BYTES)
+        return IG_OK;
+    stop(t);
+    err = start(e, IG_COPY_CACHED, why);
+    if (err != IG_OK) return err;
+    try_reading(e);
+    t->cached_bw = try_reading(e);
+    if (t->cached_bw > t->direct_bw) return IG_OK;
+    stop(t);
+    return start(e, IG_COPY_DIRECT, why);
+}
+
+static void report(struct ig_engine *e)
+{
+    struct ig_tier *t = &e->tier;
+    if (!t->how.ring && IG_COPY_WAY != IG_COPY_PLAIN)
+        ig_downgrade_add(e, "copies: io_uring is not allowed here, reading with pread");
+    if (t->how.ring && !t->how.registered)
+        ig_downgrade_add(e, "copies: slots are not registered (the limit of locked memory)");
+    if (!t->how.direct && IG_COPY_WAY == IG_COPY_DIRECT)
+        ig_downgrade_add(e, "copies: no direct reads on this file system");
+    if (t->direct_bw > 0 && t->direct_bw < 0.8 * (double)IG_HW_DISK_BW)
+        ig_downgrade_add(e, "disk: %.2f GB/s now, %.2f GB/s in the plan", t->direct_bw / 1e9,
+                         (double)IG_HW_DISK_BW / 1e9);
+}
+
+enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+{
+    struct ig_tier *t = &e->tier;
+    t->base = e->file.base + e->file.h.data.off;
+    enum ig_err err = find_blocks(e, why);
+    if (err == IG_OK) err = make_tables(e, why);
+    if (err == IG_OK) err = choose(e, why);
+    if (err != IG_OK) return err;
+    report(e);
+    for (int i = 0; i < IG_N_XSLOT + IG_N_SPARE; i++) t->move[i].state = IG_MOVE_NONE;
+    t->poison = o->poison;
+#if IG_MEM_RLP_BYTES
+    ig_ahead_init(t);
+#endif
+    if (o->poison) memset(e->mem + IG_MEM_SLOTS_OFF, 0xff, IG_MEM_SLOTS_BYTES);
+    return IG_OK;
+}
+
+void ig_tier_close(struct ig_engine *e) { stop(&e->tier); }
+
+const char *ig_expert_where(const struct ig_engine *e)
+{
+    static char text[160];
+    const struct ig_tier *t = &e->tier;
+    snprintf(text, sizeof text,
+             "%d of %d in slots, others %s with %s%s; tried: %.2f GB/s around the page cache%s%.2f",
+             IG_N_XSLOT, IG_N_LAYER * IG_N_EXPERT,
+             t->how.direct ? "read directly" : "from the page cache",
+             t->how.ring ? "io_uring" : "pread", t->how.registered ? ", registered" : "",
+             t->direct_bw / 1e9, t->cached_bw > 0 ? ", through it " : ", not tried through it ",
+             t->cached_bw / 1e9);
+    return text;
+}
+
+#else
+
+const char *ig_expert_where(const struct ig_engine *e)
+{
+    (void)e;
+    return IG_TIER == IG_TIER_MMAP ? "mapped from the file" : "all in memory";
+}
+
+/* The baseline: experts where the system's page cache has them. */
+enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+{
+    (void)o;
+    if (IG_TIER != IG_TIER_MMAP) return IG_OK;
+    void *p = mmap(NULL, IG_DATA_BYTES, PROT_READ, MAP_SHARED, e->file.fd,
+                   (off_t)(e->file.base + e->file.h.data.off));
+    if (p == MAP_FAILED)
+        return ig_fail(why, IG_IO, "%s: cannot map: %s", e->file.path, strerror(errno));
+    e->tier.map = p;
+    return IG_OK;
+}
+
+void ig_tier_close(struct ig_engine *e)
+{
+    if (e->tier.map) munmap((void *)(uintptr_t)e->tier.map, IG_DATA_BYTES);
+}
+
+#endif

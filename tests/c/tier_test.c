@@ -1,0 +1,350 @@
+/* The engine with experts behind few slots: the same bits whatever the copies do, and an end with
+ * words, never a wrong token, when they fail.  Linked with --wrap of what it puts itself between.
+ */
+#include "state.h"
+#include "copy_shaky.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+static const char *const weights = "out/tests/tier.ingot";
+static struct shaky shaky;
+static int shake, no_wait;
+
+enum ig_err __real_ig_copy_file_open(struct ig_copy *copy, const struct ig_copy_file_conf *c,
+                                     struct ig_copy_file_how *how, struct ig_why *why);
+void __real_ig_copy_file_close(struct ig_copy *copy);
+void __real_ig_tier_wait(struct ig_engine *e, int a);
+enum ig_err __wrap_ig_copy_file_open(struct ig_copy *copy, const struct ig_copy_file_conf *c,
+                                     struct ig_copy_file_how *how, struct ig_why *why);
+void __wrap_ig_copy_file_close(struct ig_copy *copy);
+void __wrap_ig_tier_wait(struct ig_engine *e, int a);
+
+enum ig_err __wrap_ig_copy_file_open(struct ig_copy *copy, const struct ig_copy_file_conf *c,
+                                     struct ig_copy_file_how *how, struct ig_why *why)
+{
+    const enum ig_err err = __real_ig_copy_file_open(&shaky.inner, c, how, why);
+    *copy = shake && err == IG_OK ? shaky_copy(&shaky, shaky.inner.depth) : shaky.inner;
+    return err;
+}
+void __wrap_ig_copy_file_close(struct ig_copy *copy)
+{
+    __real_ig_copy_file_close(&shaky.inner);
+    copy->ctx = NULL;
+}
+void __wrap_ig_tier_wait(struct ig_engine *e, int a)
+{
+    if (!no_wait) __real_ig_tier_wait(e, a);
+}
+
+static struct ig_engine *start(int threads)
+{
+    struct ig_engine *e;
+    struct ig_why why;
+    const struct ig_open o = { .weights = weights, .threads = threads, .verify = 1, .poison = 1 };
+    if (ig_engine_open(&e, &o, &why) != IG_OK) fail_msg("%s", why.text);
+    return e;
+}
+
+enum { PROMPT = 48, STEPS = 24 };
+
+/* FNV-1a over the bits of every logit of a prompt in batches of n and of greedy decoding after it;
+ * tokens go to `out` as they are made.  *finite: no NaN was among them. */
+static uint64_t tokens(struct ig_engine *e, int n, FILE *out, int *finite)
+{
+    static int32_t token[PROMPT], pos[PROMPT], seq[PROMPT];
+    static uint8_t want[PROMPT];
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    *finite = 1;
+    for (int i = 0; i < PROMPT; i++) token[i] = (i * 37 + 5) % IG_N_VOCAB;
+    for (int at = 0; at < PROMPT + STEPS;) {
+        int rows = at < PROMPT ? PROMPT - at : 1;
+        if (rows > n) rows = n;
+        for (int i = 0; i < rows; i++) pos[i] = at + i, want[i] = at + i >= PROMPT - 1;
+        const struct ig_batch b = { rows, at < PROMPT ? token + at : token, pos, seq, want };
+        ig_forward(e, &b);
+        at += rows;
+        if (at < PROMPT) continue;
+        const float *l = ig_logits(e, 0);
+        int best = 0;
+        for (int i = 0; i < IG_N_VOCAB; i++) {
+            uint32_t bits;
+            memcpy(&bits, &l[i], sizeof bits);
+            h = (h ^ bits) * UINT64_C(0x100000001b3);
+            if (!isfinite(l[i])) *finite = 0;
+            if (l[i] > l[best]) best = i;
+        }
+        token[0] = best;
+        if (out) fprintf(out, "%d\n", best), fflush(out);
+    }
+    return h;
+}
+
+static uint64_t right; /* bits without any trouble, one thread */
+
+static uint64_t run(int threads, int batch)
+{
+    int finite;
+    struct ig_engine *e = start(threads);
+    const uint64_t h = tokens(e, batch, NULL, &finite);
+    ig_engine_close(e);
+    assert_true(finite);
+    return h;
+}
+
+static void test_threads_and_batches(void **state)
+{
+    (void)state;
+    static const int at[][2] = { { 1, 1 }, { 1, 7 }, { 2, 1 }, { 2, 2 }, { 2, PROMPT }, { 3, 7 } };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        assert_int_equal(run(at[i][0], at[i][1]), right);
+}
+
+/* Every policy, with a set a layer and with one set for all. */
+static void test_policies(void **state)
+{
+    (void)state;
+    static const struct ig_policy *const policy[] = { &ig_policy_lru,        &ig_policy_lru2,
+                                                      &ig_policy_decay,      &ig_policy_echo,
+                                                      &ig_policy_echo_admit, &ig_policy_static };
+    static const uint16_t one_set[IG_N_LAYER];
+    static const uint32_t one_first[] = { 0, IG_N_XSLOT };
+    struct ig_engine *e = start(2);
+    for (size_t i = 0; i < sizeof policy / sizeof *policy; i++)
+        for (int sets = 0; sets < 2; sets++) {
+            struct ig_xgeom g = e->tier.cache.g;
+            int finite;
+            if (sets) g.n_set = 1, g.set_of = one_set, g.first = one_first;
+            void *mem = aligned_alloc(64, ig_xcache_bytes(&g, policy[i], NULL));
+            ig_xcache_init(&e->tier.cache, &g, policy[i], NULL, mem);
+            e->tier.wave_lo = e->tier.wave_hi = 0; /* nothing is in use in the new table */
+            memset(e->tier.spare, 0, sizeof e->tier.spare);
+            assert_int_equal(tokens(e, 16, NULL, &finite), right);
+            free(mem);
+        }
+    ig_engine_close(e);
+}
+
+/* Prefetch off, on, and of experts that nobody will choose, at every distance. */
+static void test_prefetch(void **state)
+{
+    (void)state;
+    static int32_t wrong[(IG_N_LAYER + 9) * IG_N_LAYER * IG_N_EXPERT_USED];
+    const int n = (int)(sizeof wrong / sizeof *wrong);
+    for (int i = 0; i < n; i++) wrong[i] = i % 3 ? (i * 5 + i / 7) % IG_N_EXPERT : -1;
+    for (int way = 0; way < 4; way++) {
+        int finite;
+        shaky = (struct shaky){ .seed = 9, .delay_us = way == 3 ? 500 : 0 };
+        shake = 1;
+        struct ig_engine *e = start(2);
+        e->tier.ahead.step = way ? 0 : 1000; /* the first trial, where it is on, or far from one */
+        e->tier.ahead.on = way;
+        for (int l = 0; l < IG_N_LAYER; l++) e->tier.ahead.stride[l].s = (uint8_t)(1 + way * l % 8);
+        if (way >= 2) ig_set_choices(e, NULL, NULL, wrong);
+        assert_int_equal(tokens(e, 16, NULL, &finite), right);
+        uint64_t early = 0;
+        for (int l = 0; l < IG_N_LAYER; l++) early += e->tier.cache.count[l].early;
+        if (way)
+            assert_true(early > 0);
+        else
+            assert_int_equal(early, 0);
+        ig_engine_close(e);
+        shake = 0;
+    }
+}
+
+static void test_delays_and_sizes(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 4; seed++) {
+        shaky = (struct shaky){ .seed = seed, .delay_us = seed % 2 ? 300 : 0, .short_some = 1 };
+        shake = 1;
+        assert_int_equal(run(2, seed < 3 ? PROMPT : 5), right);
+        shake = 0;
+        assert_true(shaky.n_short > 50);
+    }
+}
+
+/* A use that does not wait reads a slot that is not filled: its NaN must be seen.  One token, so
+ * that no slot is used twice while its copy is under way. */
+static void test_planted_use(void **state)
+{
+    (void)state;
+    const int32_t token = 5, zero = 0;
+    const uint8_t want = 1;
+    const struct ig_batch b = { 1, &token, &zero, &zero, &want };
+    for (no_wait = 0; no_wait < 2; no_wait++) {
+        int finite = 1;
+        shaky = (struct shaky){ .seed = 1, .delay_us = 20000 };
+        shake = 1;
+        struct ig_engine *e = start(1);
+        ig_forward(e, &b);
+        for (int i = 0; i < IG_N_VOCAB; i++) finite &= isfinite(ig_logits(e, 0)[i]) != 0;
+        ig_engine_close(e);
+        assert_int_equal(finite, !no_wait);
+    }
+    no_wait = shake = 0;
+}
+
+/* In a child: tokens until a fault ends it.  Its words in `err`; what it printed in `out`. */
+static int child(void (*plant)(struct ig_engine *e), char *err, size_t err_cap, char *out,
+                 size_t out_cap)
+{
+    int p[2], q[2], status, finite;
+    assert_int_equal(pipe(p), 0);
+    assert_int_equal(pipe(q), 0);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        dup2(p[1], 2);
+        close(p[0]), close(q[0]);
+        struct ig_engine *e = start(2);
+        if (plant) plant(e);
+        tokens(e, 16, fdopen(q[1], "w"), &finite);
+        _exit(0);
+    }
+    close(p[1]), close(q[1]);
+    size_t n = 0;
+    for (ssize_t got; n < out_cap - 1 && (got = read(q[0], out + n, out_cap - 1 - n)) > 0;)
+        n += (size_t)got;
+    out[n] = 0;
+    n = 0;
+    for (ssize_t got; n < err_cap - 1 && (got = read(p[0], err + n, err_cap - 1 - n)) > 0;)
+        n += (size_t)got;
+    err[n] = 0;
+    close(p[0]), close(q[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static char err[4096], whole[4096], out[4096];
+
+/* Fault in an expert that the run uses late: the last read of a run without faults. */
+static void test_faults(void **state)
+{
+    (void)state;
+    static const struct {
+        enum shaky_fault fault;
+        const char *say;
+    } t[] = { { SHAKY_EIO, "cannot read" },
+              { SHAKY_END, "cut short" },
+              { SHAKY_FLIP, "wrong checksum" } };
+    shaky = (struct shaky){ .seed = 3 };
+    shake = 1;
+    run(1, 16); /* no threads yet: children could not use them */
+    const uint64_t late = shaky.order[shaky.n_order * 3 / 4];
+    for (int i = 0; i < 3; i++) {
+        /* The second read of that place and all later ones: the first is in the prompt. */
+        shaky =
+            (struct shaky){ .seed = 3, .fault = t[i].fault, .fault_at = late, .fault_left = 1000 };
+        assert_int_equal(child(NULL, err, sizeof err, out, sizeof out), 1);
+        assert_non_null(strstr(err, t[i].say));
+        assert_non_null(strstr(err, "layer"));
+        assert_non_null(strstr(err, "expert"));
+        assert_non_null(strstr(err, weights));
+        assert_memory_equal(out, whole, strlen(out)); /* what came before was right */
+        assert_true(strlen(out) < strlen(whole));
+    }
+    shake = 0;
+}
+
+static void cut(struct ig_engine *e)
+{
+    (void)e;
+    struct stat st;
+    stat(weights, &st);
+    if (truncate(weights, st.st_size / 2) != 0) _exit(9);
+}
+static void scribble(struct ig_engine *e)
+{
+    char zero[4096] = { 0 };
+    FILE *f = fopen(weights, "r+b");
+    for (uint64_t at = e->tier.base + IG_RESIDENT_BYTES; at < e->file.h.file_bytes; at += 100000)
+        if (fseek(f, (long)at, SEEK_SET) || fwrite(zero, 1, sizeof zero, f) != sizeof zero)
+            _exit(9);
+    fclose(f);
+}
+/* Another file under the same name: the open one goes on. */
+static void replace(struct ig_engine *e)
+{
+    (void)e;
+    FILE *f = fopen("out/tests/tier.other", "wb");
+    fputs("something else", f);
+    fclose(f);
+    if (rename("out/tests/tier.other", weights) != 0) _exit(9);
+}
+
+static void pack(void)
+{
+    const char *command = "out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o ";
+    char line[256];
+    unlink(weights);
+    snprintf(line, sizeof line, "%s%s 2>/dev/null", command, weights);
+    if (system(line) != 0) fail_msg("cannot pack: %s", line);
+}
+
+static void test_file_changes(void **state)
+{
+    (void)state;
+    assert_int_equal(child(cut, err, sizeof err, out, sizeof out), 1);
+    assert_non_null(strstr(err, "cut short"));
+    assert_memory_equal(out, whole, strlen(out));
+    pack();
+    assert_int_equal(child(scribble, err, sizeof err, out, sizeof out), 1);
+    assert_non_null(strstr(err, "wrong checksum"));
+    assert_memory_equal(out, whole, strlen(out));
+    pack();
+    assert_int_equal(child(replace, err, sizeof err, out, sizeof out), 0);
+    assert_string_equal(out, whole);
+    pack();
+}
+
+/* Killed at any moment: there is nothing to repair, the next run is right. */
+static void test_kill(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            int finite;
+            struct ig_engine *e = start(2);
+            for (;;) tokens(e, 16, NULL, &finite);
+        }
+        usleep(20000 + 30000 * (unsigned)i);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    assert_int_equal(run(2, 16), right);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    pack();
+    assert_int_equal(child(NULL, err, sizeof err, whole, sizeof whole), 0);
+    right = run(1, PROMPT);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        /* Those that fork come first: a child has only the thread that forked. */
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_file_changes),
+        cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_threads_and_batches),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_prefetch),
+        cmocka_unit_test(test_delays_and_sizes),
+        cmocka_unit_test(test_planted_use),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("tier", tests, setup, NULL);
+}

@@ -1,0 +1,55 @@
+-- Where experts are never changes a result: every engine against the one with all in its arena.
+package.path = "tests/e2e/?.lua;" .. package.path
+local lu = require "luaunit"
+local lib = require "lib"
+
+local T = {}
+local ids = {}
+for i = 1, 60 do ids[i] = (i * 37 + 5) % 90 end
+
+-- Logits, hidden states, router choices and greedy tokens of a run, as one file's bytes.
+local function values(engine, options, base, checkpoint)
+  local weights, dump = lib.pack(base, checkpoint), lib.tmp() .. "/dump"
+  local out, err, code = lib.run(("%s eval -m %s --tokens %s --greedy 20 --dump %s %s"):format(
+    lib.engine(engine), weights, lib.ids(ids), dump, options or ""))
+  lu.assertEquals(code, 0, err)
+  return lib.read(dump) .. out
+end
+
+local function same(engine, options, base, checkpoint)
+  base, checkpoint = base or "t-demo", checkpoint or "tests/data/tiny-mixtral.gguf"
+  lu.assertTrue(values(engine, options, base, checkpoint) == values(base, nil, base, checkpoint),
+    engine .. " " .. (options or ""))
+end
+
+function T.test_two_ways() same("t-tier") end
+function T.test_two_ways_one_thread() same("t-tier", "-t 1") end
+function T.test_two_ways_small_batches() same("t-tier", "-b 3") end
+function T.test_one_set_of_half() same("t-tier-half") end
+function T.test_one_set_of_half_rows_alone() same("t-tier-half", "-b 1") end
+function T.test_all_ways() same("t-tier-all") end
+-- A dense first layer and shared experts; biases beside the experts' matrices.
+function T.test_dense_blocks() same("t-tier-deepseek-v2", nil, "t-deepseek-v2", "tests/golden/deepseek-v2") end
+function T.test_biases() same("t-tier-gpt-oss", nil, "t-gpt-oss", "tests/golden/gpt-oss") end
+-- An encoder's layers and a decoder's share the slots; random weights.
+function T.test_two_stacks()
+  local weights = lib.tmp() .. "/switch.ingot"
+  local _, err, code = lib.run(("%s pack --synth 3 -o %s"):format(lib.engine("t-switch-f32"), weights))
+  lu.assertEquals(code, 0, err)
+  local function run(engine, options)
+    local out, why, rc = lib.run(("%s eval -m %s --tokens %s --decoder-tokens %s --greedy 20 --dump %s %s"):format(
+      lib.engine(engine), weights, lib.ids(ids), "3,7,9,70", lib.tmp() .. "/dump", options))
+    lu.assertEquals(rc, 0, why)
+    return lib.read(lib.tmp() .. "/dump") .. out
+  end
+  local want = run("t-switch-f32", "")
+  for _, options in ipairs { "", "-t 1", "-b 7", "-b 1" } do
+    lu.assertTrue(run("t-tier-switch", options) == want, options)
+  end
+end
+function T.test_page_cache() same("t-tier-mmap") end
+
+TestTier = T
+local code = lu.LuaUnit.run()
+lib.cleanup()
+os.exit(code)
