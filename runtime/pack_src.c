@@ -355,5 +355,5 @@ enum ig_err ig_pack_panel(const struct ig_pack_src *s, const struct ig_pack_item
 void ig_pack_vector(const struct ig_pack_item *it, float *dst)
 {
     for (uint32_t r = 0; r < it->mat.rows; r++)
-        dst[r] = it->whole ? it->whole[source_row(it, r)] : ig_pack_synth_value(it->role);
+        dst[r] = it->whole ? it->whole[source_row(it, r)] : ig_pack_synth_value(it->role, r);
 }
