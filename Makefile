@@ -43,7 +43,7 @@ KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
 PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build generate help setup demo test test-quick matrix golden format install clean replay bench-kernels
+.PHONY: all build generate help setup demo test test-quick matrix golden format install clean replay render bench-kernels
 .DEFAULT_GOAL := all
 
 # Options that stand alone would be ignored in silence.
@@ -90,7 +90,11 @@ $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/l
 $(TOOLS)/bench-kernels: bench/kernels.c $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
+$(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 replay: $(TOOLS)/replay
+render: $(TOOLS)/render
 bench-kernels: $(TOOLS)/bench-kernels
 	$<
 

@@ -57,18 +57,18 @@ local function this_machine(request, out)
   stop(1, "build.lua: this: want tools/probe.c to compile and measure, got a failure\n")
 end
 
--- A reader of a file's first bytes, and its size.
-local function open_prefix(path)
-  local file, why = io.open(path, "rb")
-  return file and function(n) return file:seek("set") and file:read(n) or "" end, file and file:seek("end") or 0, why
+-- A reader of a file's bytes (n of them, from an offset or the start on), and its size.
+local function open_binary(path)
+  local f, why = io.open(path, "rb")
+  return f and function(n, from) return f:seek("set", from) and f:read(n) or "" end, f and f:seek("end") or 0, why
 end
 
 -- What gen/describe.lua wants to know about a MODEL or HW.
 local function input(path, problems)
   local given, why = { id = describe.id_of(path), file = describe.banner_of(path) }
   if path:find("%.gguf$") then
-    given.read, given.size, why = open_prefix(path)
-    given.sibling = function(name) return open_prefix(path:gsub("[^/]*$", "") .. name) end
+    given.read, given.size, why = open_binary(path)
+    given.sibling = function(name) return open_binary(path:gsub("[^/]*$", "") .. name) end
   elseif path:find("%.lua$") then
     given.text, why = slurp(path)
     if not given.text then given.text = slurp(root .. path) end

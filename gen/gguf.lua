@@ -2,8 +2,8 @@
 --
 -- Everything in the file is hostile: no count, length, dimension or offset is
 -- used before it is known to fit what is left of the file.  Reads a growing
--- prefix, never the tensor data.  Stops at the first lie it cannot read past;
--- tensors whose infos lie are all reported.
+-- prefix, never the tensor data; where that is, each tensor says (`read`, `at`).
+-- Stops at the first lie it cannot read past; tensors whose infos lie are all reported.
 
 local num = require "gen.num"
 local schema = require "gen.schema"
@@ -165,12 +165,13 @@ local function read_file(c, complain)
     if by_name[t.name] then refuse(t.name, "the tensor once", "it twice") end
     tensors[i], by_name[t.name] = t, t
   end
-  local room = math.max(c.size - num.align_up(c.at - 1, alignment), 0)
-  tensor_infos.check(tensors, alignment, room, complain)
+  local data = num.align_up(c.at - 1, alignment)
+  for _, t in ipairs(tensors) do t.read, t.at = c.read, data + t.offset end
+  tensor_infos.check(tensors, alignment, math.max(c.size - data, 0), complain)
   return { kv = kv, kinds = kinds, tensors = tensors, by_name = by_name, text = c.text }
 end
 
---- @param read function  n -> the first n bytes of the file (fewer if it is shorter)
+--- @param read function  n, from? -> n bytes of the file at from (0), fewer where it ends
 --- @param size integer   bytes of the file
 --- @param file string    for messages
 --- An array is { element, n, at }: type name, count, where its first element is in `text`.

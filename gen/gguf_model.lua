@@ -7,9 +7,9 @@
 local facts = require "gen.facts"
 local families = require "gen.families"
 local gguf_parts = require "gen.gguf_parts"
+local gguf_rope = require "gen.gguf_rope"
 local gguf_vocab = require "gen.gguf_vocab"
 local model = require "gen.model"
-local rope = require "gen.rope"
 local schema = require "gen.schema"
 local shape = require "gen.shape"
 local sources = require "gen.checkpoint"
@@ -116,7 +116,8 @@ local function dims_of(item, a, names, m)
   local want = item.rows and { item.cols, rows } or { rows }
   if a.slice then
     local groups = rows // a.slice.count
-    want = { a.slice.transpose and a.slice.cols or item.cols, a.slice.group * groups }
+    want[#want] = a.slice.group * groups
+    if item.rows and a.slice.transpose then want[1] = a.slice.cols end
   elseif item.blocks then
     want = { item.cols, rows // item.blocks, item.blocks }
   end
@@ -155,7 +156,8 @@ end
 local function report_strangers(tensors, look, family, n_layer)
   for _, t in ipairs(tensors) do
     local layer = tonumber(t.name:match("^blk%.(%d+)%."))
-    if not look.claimed[t.name] and not (layer and layer >= n_layer) then
+    local aside = layer and layer >= n_layer or look.rope and gguf_rope.is_factors(t.name)
+    if not look.claimed[t.name] and not aside then
       look.add("stranger" .. t.name:gsub("%d+", "N"), t.name,
         ("only tensors of the %s family"):format(family.name), "this one")
     end
@@ -164,7 +166,7 @@ end
 
 -- The format of every matrix, by role and layer.
 local function types_of(found, family, m, file, problems)
-  local look = { by_name = found.by_name, claimed = {}, sources = family.sources }
+  local look = { by_name = found.by_name, claimed = {}, sources = family.sources, rope = m.rope }
   local flush
   look.add, flush = grouping(file, problems)
   local result = { layers = {} }
@@ -205,11 +207,9 @@ function M.describe(read, size, file, problems, sibling)
 
   local stated, names = facts.collect(family.gguf.keys, lookup)
   for _, k in ipairs(family.gguf.keys) do names[k.field] = arch .. "." .. k.key end
-  rope.from_gguf(lookup, family.gguf.rope, stated, names, file, problems)
+  gguf_rope.read(found, lookup, family.gguf.rope, stated, names, file, problems)
   if family.gguf.derive then
-    family.gguf.derive(lookup, stated, function(key, want, got)
-      problems[#problems + 1] = schema.problem(file, arch .. "." .. key, want, schema.show(got))
-    end)
+    family.gguf.derive(lookup, stated, function(name) return found.by_name[name] ~= nil end)
   end
   if family.mixer == "IG_MIXER_GQA" then facts.default_head_dim(stated, names) end
   facts.check_only(family.gguf.only, lookup, file, problems)

@@ -24,6 +24,15 @@ local function check_ids(found, n, complain)
   end
 end
 
+local FLAGS = { "add_bos_token", "add_eos_token", "add_space_prefix" }
+
+local function check_flags(found, complain)
+  for _, flag in ipairs(FLAGS) do
+    local kind = found.kinds[KEY .. flag]
+    if kind and kind ~= types.BOOL then complain(KEY .. flag, "bool", types.value[kind].name) end
+  end
+end
+
 -- An array beside the tokens, or nil.
 local function column(found, name, element, n, complain)
   local array = found.kv[KEY .. name]
@@ -70,6 +79,7 @@ function M.check(found, complain)
     return
   end
   check_ids(found, tokens.n, complain)
+  check_flags(found, complain)
   column(found, "scores", "f32", tokens.n, complain)
   local kinds = column(found, "token_type", "i32", tokens.n, complain)
   if kinds then check_types(found, tokens, kinds, complain) end

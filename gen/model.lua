@@ -117,6 +117,8 @@ local RULES = {
     function(m) return ("at most n_layer (%d)"):format(m.n_layer) end },
   { "n_route_group", function(m) return m.n_expert % m.n_route_group == 0 end,
     function(m) return ("a divisor of n_expert (%d)"):format(m.n_expert) end },
+  { "n_route_group", function(m) return m.n_route_group == 1 or m.n_expert // m.n_route_group >= m.route_group_top end,
+    function(m) return ("groups of at least %d experts"):format(m.route_group_top) end },
   { "n_route_group_used", function(m) return m.n_route_group == 1 or m.n_route_group_used <= m.n_route_group
       and m.n_expert_used <= m.n_expert // m.n_route_group * m.n_route_group_used end,
     function() return "groups that hold the experts used" end },

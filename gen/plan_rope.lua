@@ -44,9 +44,12 @@ local function llama3(m, freq)
   end
 end
 
+-- Lists of divisors are floats, as published code and GGUF files have them.
 local function divided(freq, by)
   local out = {}
-  for i, f in ipairs(freq) do out[i] = f / (type(by) == "table" and by[i] or by) end
+  for i, f in ipairs(freq) do
+    out[i] = f / (type(by) == "table" and string.unpack("<f", string.pack("<f", by[i])) or by)
+  end
   return out
 end
 
@@ -66,6 +69,8 @@ function M.plan(m)
   if not r then return plan end
   if r.type == "linear" then
     plan.tables = { divided(freq, r.factor) }
+  elseif r.type == "factors" then
+    plan.tables = { divided(freq, r.short_factor) }
   elseif r.type == "llama3" then
     llama3(m, freq)
   elseif r.type == "yarn" then

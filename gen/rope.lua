@@ -1,7 +1,7 @@
 -- gen/rope.lua -- how rotary frequencies are stretched past the trained context.
 --
 -- The fields of `rope` in a model, and the same facts as config.json
--- (rope_scaling, or the newer rope_parameters) and GGUF spell them.
+-- (rope_scaling, or the newer rope_parameters) spells them; for GGUF see gen/gguf_rope.lua.
 -- The frequencies themselves are in gen/plan_rope.lua.
 
 local schema = require "gen.schema"
@@ -13,14 +13,14 @@ local function factor(name, default)
 end
 
 M.fields = {
-  { name = "type", kind = "choice", choices = { "linear", "llama3", "yarn", "longrope" } },
+  { name = "type", kind = "choice", choices = { "linear", "llama3", "yarn", "longrope", "factors" } },
   factor "factor",
   { name = "orig_ctx", kind = "integer", min = 1, max = 1 << 24, optional = true },
   factor("beta_fast", 32.0), factor("beta_slow", 1.0),
   factor "mscale", factor "mscale_all", factor "attn_factor",     -- yarn
   { name = "truncate", kind = "boolean", default = true },
   factor "low_freq", factor "high_freq",                          -- llama3
-  { name = "short_factor", kind = "numbers", optional = true },   -- longrope
+  { name = "short_factor", kind = "numbers", optional = true },   -- longrope, factors
   { name = "long_factor", kind = "numbers", optional = true },
   factor("short_mscale", 1.0), factor("long_mscale", 1.0),
 }
@@ -30,6 +30,7 @@ local NEEDS = {
   llama3 = { "factor", "orig_ctx", "low_freq", "high_freq" },
   yarn = { "factor", "orig_ctx" },
   longrope = { "orig_ctx", "short_factor", "long_factor" },
+  factors = { "short_factor" },
 }
 
 --- What a scheme needs beyond its type.
@@ -55,7 +56,8 @@ local HF = {
   { "short_mscale", "short_mscale" }, { "long_mscale", "long_mscale" },
 }
 
-local function one_of(...)
+--- The types that a family may have, for messages.
+function M.one_of(...)
   local words = {}
   for i, word in ipairs { ... } do words[i] = schema.show(word) end
   return table.concat(words, " or ") .. " (all that this engine computes)"
@@ -81,29 +83,7 @@ function M.from_hf(lookup, allowed, stated, names, file, problems)
     end
   end
   problems[#problems + 1] = schema.problem(file, key .. "." .. type_key,
-    one_of("default", table.unpack(allowed)), schema.show(kind))
-end
-
---- Fill stated.rope from GGUF metadata.
-function M.from_gguf(lookup, allowed, stated, names, file, problems)
-  local kind = lookup("rope.scaling.type")
-  if kind == nil or kind == "none" then return end
-  for _, name in ipairs(allowed) do
-    if kind == name and (kind == "yarn" or kind == "linear") then
-      names.rope = "rope.scaling"
-      -- 0.1 * mscale_all_dim, which had few digits before it became a float.
-      local log_mul = lookup("rope.scaling.yarn_log_multiplier")
-      local mscale = type(log_mul) == "number" and log_mul ~= 0 and tonumber(("%.6g"):format(log_mul * 10)) or nil
-      stated.rope = { type = kind, factor = lookup("rope.scaling.factor"),
-                      orig_ctx = lookup("rope.scaling.original_context_length"),
-                      beta_fast = lookup("rope.scaling.yarn_beta_fast"),
-                      beta_slow = lookup("rope.scaling.yarn_beta_slow"),
-                      mscale = mscale, mscale_all = mscale }
-      return
-    end
-  end
-  problems[#problems + 1] = schema.problem(file, "rope.scaling.type",
-    one_of("none", table.unpack(allowed)), schema.show(kind))
+    M.one_of("default", table.unpack(allowed)), schema.show(kind))
 end
 
 return M

@@ -25,8 +25,7 @@ struct arg {
 };
 
 enum {
-    LOADS = IG_CMD_RUN | IG_CMD_CHAT | IG_CMD_EVAL | IG_CMD_BENCH | IG_CMD_INFO |
-            IG_CMD_TRACE,
+    LOADS = IG_CMD_RUN | IG_CMD_CHAT | IG_CMD_EVAL | IG_CMD_BENCH | IG_CMD_INFO | IG_CMD_TRACE,
     READS = LOADS | IG_CMD_TOKENIZE | IG_CMD_DETOKENIZE,
     TALKS = IG_CMD_RUN | IG_CMD_CHAT,
     WORKS = TALKS | IG_CMD_EVAL | IG_CMD_BENCH | IG_CMD_TRACE
@@ -116,6 +115,8 @@ static const struct arg table[] = {
       "write FILE, this program with the weights inside" },
     { "--synth", NULL, IG_CMD_PACK, U64, AT(synth), 0, 0, NULL, "SEED",
       "random weights of the planned shape instead of SRC, for benchmarks" },
+    { "--tokenizer", NULL, IG_CMD_PACK, TEXT, AT(tokenizer), 0, 0, NULL, "SRC",
+      "take the tokenizer from this folder or .gguf file" },
 
     { "-m", "--model", READS, TEXT, AT(model), 0, 0, NULL, "FILE",
       "weights file (default: the one inside this program, else " IG_MODEL_ID
@@ -188,10 +189,10 @@ static const struct {
     { "--gpu-layers", "no GPU layers here: the plan says what runs where" },
     { "--chat-template", "the template comes with the checkpoint" },
     { "--jinja", "not needed: the template comes with the checkpoint" },
-    { "--no-mmap", "not needed: weights are always read into memory" },
-    { "--mlock", "not needed: weights are always read into memory" },
-    { "-fa", "not needed: attention is always computed in blocks" },
-    { "--flash-attn", "not needed: attention is always computed in blocks" },
+    { "--no-mmap", "not needed here" },
+    { "--mlock", "not needed here" },
+    { "-fa", "not needed here" },
+    { "--flash-attn", "not needed here" },
     { "perplexity", "here it is eval" },
     { "quantize", "here it is pack; the formats are planned: make SET=\"quant=...\"" },
     { "convert", "here it is pack" },
@@ -394,7 +395,7 @@ enum ig_err ig_args_parse(struct ig_opts *o, enum ig_cmd cmd, int argc, char **a
     int only_operands = 0;
 
     memset(o, 0, sizeof *o);
-    o->operands = (const char **)(uintptr_t)argv; /* those read already make room */
+    o->operands = (const char **)(uintptr_t)argv;    /* those read already make room */
     o->bench_prompt = o->bench_gen = o->greedy = -1; /* not given */
     for (int i = 0; i < N_ARG && !err; i++)
         if ((table[i].cmds & cmd) && table[i].def) err = set(o, &table[i], table[i].def, why);

@@ -51,6 +51,7 @@ struct ig_opts {
 
     const char *out, *embed;
     struct ig_opt_u64 synth;
+    const char *tokenizer; /* another source of the tokenizer */
 
     const char *tokens, *decoder_tokens, *dump;
     int greedy; /* -1: not given */

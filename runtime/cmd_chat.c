@@ -111,8 +111,7 @@ static enum ig_err turn(struct talk *t, const char *text, size_t bytes, struct i
 static int is_command(const char *line)
 {
     if (*line != '/') return 0;
-    while (*++line >= 'a' && *line <= 'z');
-    return *line == 0;
+    return line[1 + strspn(line + 1, "abcdefghijklmnopqrstuvwxyz")] == 0;
 }
 
 /* The message of -p or -f, and its answer. */

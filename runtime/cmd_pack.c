@@ -36,6 +36,7 @@ enum ig_err ig_cmd_pack(const struct ig_opts *o, struct ig_why *why)
                        "want SRC, a Hugging Face folder, .safetensors, .gguf or .ingot file, got "
                        "nothing");
     struct ig_pack_job job = { .src = o->operand,
+                               .tokenizer = o->tokenizer,
                                .seed = o->synth.value,
                                .out = o->out,
                                .cancel = ig_stop_flag(),
@@ -48,6 +49,7 @@ enum ig_err ig_cmd_pack(const struct ig_opts *o, struct ig_why *why)
         ig_progress_end();
         if (err == IG_OK) ig_note_written(job.out, "");
         job.src = o->out; /* the conversion is done; an executable needs only a copy */
+        job.tokenizer = NULL;
     }
     if (err == IG_OK && o->embed) {
         job.out = o->embed;

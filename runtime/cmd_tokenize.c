@@ -27,7 +27,12 @@ static enum ig_err read_text(const struct ig_opts *o, char **text, size_t *bytes
 static enum ig_err read_ids(const struct ig_opts *o, char **text, struct ig_why *why)
 {
     size_t room = 1, at = 0;
-    if (o->n_operand == 0) return ig_input_file("-", text, &room, why);
+    if (o->n_operand == 0) {
+        const enum ig_err err = ig_input_file("-", text, &room, why);
+        if (err == IG_OK && memchr(*text, 0, room))
+            return ig_fail(why, IG_USAGE, "standard input: want token ids, got a NUL byte");
+        return err;
+    }
     for (int i = 0; i < o->n_operand; i++) room += strlen(o->operands[i]) + 1;
     *text = malloc(room);
     if (!*text) return ig_fail(why, IG_NO_MEM, "no memory for the ids");
@@ -70,8 +75,8 @@ enum ig_err ig_cmd_detokenize(const struct ig_opts *o, struct ig_why *why)
     enum ig_err err = ig_session_tokenizer(&s, o, why);
     if (err != IG_OK) return err;
     err = read_ids(o, &given, why);
-    if (err == IG_OK)
-        err = ig_input_ids(o->n_operand ? "IDS" : "standard input", given, IG_N_VOCAB, &ids, &n, why);
+    const char *from = o->n_operand ? "IDS" : "standard input";
+    if (err == IG_OK) err = ig_input_ids(from, given, IG_N_VOCAB, &ids, &n, why);
     if (err == IG_OK) err = ig_tok_decode(s.tok, ids, n, o->special, &text, &bytes, why);
     if (err == IG_OK) {
         ig_out(text, bytes);

@@ -168,6 +168,7 @@ static enum ig_err check_types(const struct ig_gguf *g, const struct ig_tok_gguf
 enum ig_err ig_gguf_tokenizer(struct ig_gguf *g, struct ig_tok_gguf *view, struct ig_why *why)
 {
     void *type = NULL, *score = NULL;
+    int space_prefix;
     enum ig_err err;
 
     *view = (struct ig_tok_gguf){ 0 };
@@ -189,9 +190,14 @@ enum ig_err ig_gguf_tokenizer(struct ig_gguf *g, struct ig_tok_gguf *view, struc
         (err = get_id(g, "tokenizer.ggml.unknown_token_id", &view->unk, why)) ||
         (err = get_id(g, "tokenizer.ggml.padding_token_id", &view->pad, why)) ||
         (err = get_bool(g, "tokenizer.ggml.add_bos_token", &view->add_bos, why)) ||
-        (err = get_bool(g, "tokenizer.ggml.add_eos_token", &view->add_eos, why)))
+        (err = get_bool(g, "tokenizer.ggml.add_eos_token", &view->add_eos, why)) ||
+        (err = get_bool(g, "tokenizer.ggml.add_space_prefix", &space_prefix, why)))
         return err;
     // clang-format on
+    view->no_space_prefix = space_prefix == 0;
+    /* Writers' words for a file without one. */
+    if (view->model && (!strcmp(view->model, "none") || !strcmp(view->model, "no_vocab")))
+        view->model = NULL;
     view->type = type;
     view->score = score;
     err = view->token ? check_ids(g, view, why) : IG_OK;

@@ -114,11 +114,9 @@ size_t ig_input_strip(char *line, size_t n)
         }
         /* ECMA-48: ESC [, parameters, one letter or the like; ESC O and one more of keypads. */
         if (i + 1 < n) i++;
-        if (line[i] == '[')
-            do i++;
-            while (i < n && (line[i] < 0x40 || line[i] > 0x7e));
-        else if (line[i] == 'O')
-            i++;
+        if (line[i] == 'O') i++;
+        if (line[i] != '[') continue;
+        for (i++; i < n && (line[i] < 0x40 || line[i] > 0x7e);) i++;
     }
     line[kept] = 0;
     return kept;

@@ -26,7 +26,8 @@ static const struct command {
     enum ig_err (*run)(const struct ig_opts *o, struct ig_why *why);
 } commands[] = {
     { "run", "[-p TEXT | -f FILE | < FILE]", "complete a prompt", IG_CMD_RUN, 1, ig_cmd_run },
-    { "chat", "[-p TEXT | -f FILE]", "talk, with the model's chat template", IG_CMD_CHAT, 1, ig_cmd_chat },
+    { "chat", "[-p TEXT | -f FILE]", "talk, with the model's chat template", IG_CMD_CHAT, 1,
+      ig_cmd_chat },
     { "pack", "SRC [-o FILE] [--embed FILE]", "make a weights file from a checkpoint", IG_CMD_PACK,
       0, ig_cmd_pack },
     { "eval", "-f FILE | --tokens IDS", "perplexity of a text, or the values inside a pass",
@@ -35,7 +36,8 @@ static const struct command {
       ig_cmd_bench },
     { "trace", "-f FILE [-o FILE]", "record which experts a text goes through", IG_CMD_TRACE, 1,
       ig_cmd_trace },
-    { "tokenize", "[TEXT | -f FILE | < FILE]", "text to token ids", IG_CMD_TOKENIZE, 0, ig_cmd_tokenize },
+    { "tokenize", "[TEXT | -f FILE | < FILE]", "text to token ids", IG_CMD_TOKENIZE, 0,
+      ig_cmd_tokenize },
     { "detokenize", "[IDS ... | < FILE]", "token ids to text", IG_CMD_DETOKENIZE, 0,
       ig_cmd_detokenize },
     { "plan", "", "what was planned for this model and machine, and why", IG_CMD_PLAN, 0,

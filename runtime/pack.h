@@ -14,10 +14,11 @@
 #include "base.h"
 
 struct ig_pack_job {
-    const char *src; /* folder, *.safetensors, *.gguf or *.ingot; NULL: random weights */
-    uint64_t seed;   /* of the random weights; the same seed gives the same bytes */
-    const char *out; /* the file to write */
-    int embed;       /* out is this executable with the weights inside, mode 755 */
+    const char *src;       /* folder, *.safetensors, *.gguf or *.ingot; NULL: random weights */
+    const char *tokenizer; /* the same, for the tokenizer alone; NULL: src */
+    uint64_t seed;         /* of the random weights; the same seed gives the same bytes */
+    const char *out;       /* the file to write */
+    int embed;             /* out is this executable with the weights inside, mode 755 */
     const volatile sig_atomic_t *cancel;                               /* may be NULL; 1: stop */
     void (*progress)(const char *what, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void (*warn)(const char *line);                                    /* may be NULL */

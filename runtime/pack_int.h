@@ -32,8 +32,8 @@ struct ig_pack_item {
     struct ig_mat mat;
     const struct ig_tensor *t; /* NULL for random weights */
     const struct ig_name *name;
-    uint64_t row0;             /* the tensor's row where the item's groups start */
-    float *whole;              /* [rows of the groups][tensor's columns], once loaded; else NULL */
+    uint64_t row0; /* the tensor's row where the item's groups start */
+    float *whole;  /* [rows of the groups][tensor's columns], once loaded; else NULL */
 };
 
 /* Buffers of one thread for one item. */
@@ -44,6 +44,8 @@ struct ig_pack_scratch {
 
 enum ig_err ig_pack_src_open(struct ig_pack_src *s, const struct ig_pack_job *job,
                              struct ig_why *why);
+/* Only what the tokenizer is made of: a folder needs no weights. */
+enum ig_err ig_pack_src_open_tokenizer(struct ig_pack_src *s, const char *path, struct ig_why *why);
 void ig_pack_src_close(struct ig_pack_src *s);
 /* Fill it->t and what follows from it; checks shape and type. */
 enum ig_err ig_pack_find(struct ig_pack_src *s, struct ig_pack_item *it, struct ig_why *why);

@@ -77,6 +77,12 @@ static enum ig_err refuse_same(const struct ig_pack_src *s, const char *out, str
     return IG_OK;
 }
 
+static int is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 enum ig_err ig_pack_src_open(struct ig_pack_src *s, const struct ig_pack_job *job,
                              struct ig_why *why)
 {
@@ -100,6 +106,14 @@ enum ig_err ig_pack_src_open(struct ig_pack_src *s, const struct ig_pack_job *jo
         s->used = calloc(s->g.ckpt.n_tensor + 1, 1);
         if (!s->used) err = ig_fail(why, IG_NO_MEM, "%s: no memory", s->path);
     }
+    if (err) ig_pack_src_close(s);
+    return err;
+}
+
+enum ig_err ig_pack_src_open_tokenizer(struct ig_pack_src *s, const char *path, struct ig_why *why)
+{
+    *s = (struct ig_pack_src){ .kind = IG_PACK_HF, .path = path, .w.fd = -1 };
+    const enum ig_err err = is_folder(path) ? IG_OK : open_by_magic(s, why);
     if (err) ig_pack_src_close(s);
     return err;
 }
@@ -195,13 +209,24 @@ enum ig_err ig_pack_find(struct ig_pack_src *s, struct ig_pack_item *it, struct 
         it->name = &names[i];
     }
     if (!it->t)
-        return ig_fail(why, IG_BAD_FILE, "%s: %s: want this tensor (plan of %s), got none" OTHER_MODEL,
-                       s->path, first, IG_MODEL_ID, s->path);
+        return ig_fail(why, IG_BAD_FILE,
+                       "%s: %s: want this tensor (plan of %s), got none" OTHER_MODEL, s->path,
+                       first, IG_MODEL_ID, s->path);
     s->used[it->t - s->g.ckpt.tensor] = 1;
     const int sliced = it->expert >= 0 && !strstr(it->name->name, "%E");
     it->row0 = sliced ? rows_of(it) * (uint64_t)it->expert : 0;
     const enum ig_err err = check_shape(s, it, sliced, why);
     return err ? err : check_type(s, it, why);
+}
+
+/* Divisors of rotary frequencies, which the plan has worked in (gen/gguf_rope.lua). */
+static int is_rope_factors(const char *name)
+{
+    static const char *const names[] = { "rope_freqs.weight", "rope_factors_short.weight",
+                                         "rope_factors_long.weight" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i])) return 1;
+    return 0;
 }
 
 void ig_pack_warn_unused(const struct ig_pack_src *s, void (*warn)(const char *line))
@@ -211,7 +236,7 @@ void ig_pack_warn_unused(const struct ig_pack_src *s, void (*warn)(const char *l
     size_t n = 0;
 
     for (size_t i = 0; i < s->g.ckpt.n_tensor; i++) {
-        if (s->used[i]) continue;
+        if (s->used[i] || is_rope_factors(s->g.ckpt.tensor[i].name)) continue;
         if (!first) first = s->g.ckpt.tensor[i].name;
         n++;
     }

@@ -94,30 +94,52 @@ static enum ig_err from_gguf(struct ig_pack_src *s, const struct ig_pack_job *jo
     return IG_OK;
 }
 
-enum ig_err ig_pack_tokenizer(struct ig_pack_src *s, const struct ig_pack_job *job, void **blob,
-                              size_t *bytes, struct ig_why *why)
+static enum ig_err compile(struct ig_pack_src *s, const struct ig_pack_job *job, void **blob,
+                           size_t *bytes, struct ig_why *why)
 {
-    struct ig_tokenizer *tok;
-    enum ig_err err = IG_OK;
-
-    *blob = NULL;
-    *bytes = 0;
     switch (s->kind) {
     case IG_PACK_SYNTH:
         break;
     case IG_PACK_HF:
-        err = from_hf(s, job, blob, bytes, why);
-        break;
+        return from_hf(s, job, blob, bytes, why);
     case IG_PACK_GGUF:
-        err = from_gguf(s, job, blob, bytes, why);
-        break;
+        return from_gguf(s, job, blob, bytes, why);
     case IG_PACK_WFILE:
         return ig_wfile_tokenizer(&s->w, blob, bytes, why);
     }
-    if (err || !*blob) return err;
+    return IG_OK;
+}
+
+/* From the file that the caller named for it, which must have one. */
+static enum ig_err compile_other(const struct ig_pack_job *job, void **blob, size_t *bytes,
+                                 struct ig_why *why)
+{
+    struct ig_pack_src s;
+    struct ig_pack_job quiet = *job;
+
+    quiet.warn = NULL;
+    enum ig_err err = ig_pack_src_open_tokenizer(&s, job->tokenizer, why);
+    if (err) return err;
+    err = compile(&s, &quiet, blob, bytes, why);
+    if (!err && !*bytes)
+        err = ig_fail(why, IG_BAD_FILE, "%s: want a tokenizer, got none", job->tokenizer);
+    ig_pack_src_close(&s);
+    return err;
+}
+
+enum ig_err ig_pack_tokenizer(struct ig_pack_src *s, const struct ig_pack_job *job, void **blob,
+                              size_t *bytes, struct ig_why *why)
+{
+    struct ig_tokenizer *tok;
+
+    *blob = NULL;
+    *bytes = 0;
+    enum ig_err err =
+        job->tokenizer ? compile_other(job, blob, bytes, why) : compile(s, job, blob, bytes, why);
+    if (!err && !*bytes) return IG_OK;
 
     /* An id past the model's vocabulary shall stop the packing, not the first run. */
-    err = ig_tok_load(&tok, *blob, *bytes, IG_N_VOCAB, why);
+    if (!err) err = ig_tok_load(&tok, *blob, *bytes, IG_N_VOCAB, why);
     if (!err) ig_tok_free(tok);
     if (err) {
         free(*blob);

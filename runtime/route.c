@@ -27,7 +27,7 @@ static void limit_groups(float *score)
 {
     enum { EACH = IG_N_EXPERT / IG_N_ROUTE_GROUP };
     float group[IG_N_ROUTE_GROUP];
-    int32_t best[IG_N_ROUTE_GROUP_USED], id[IG_ROUTE_GROUP_TOP];
+    int32_t best[IG_N_ROUTE_GROUP_USED] = { 0 }, id[IG_ROUTE_GROUP_TOP] = { 0 };
 
     for (int g = 0; g < IG_N_ROUTE_GROUP; g++) {
         top(score + g * EACH, EACH, IG_ROUTE_GROUP_TOP, id);

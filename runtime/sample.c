@@ -71,38 +71,36 @@ static void penalise(const struct ig_sampler *s, struct ig_candidate *c)
     }
 }
 
-/* Move the best candidates, in descending order, to the tail of c (the best one
- * last) until a filter ends; returns how many were kept. */
+/* Move the best of the heap c[0, n - out) to c[n - 1 - out]: the tail grows in descending order. */
+static void pop(struct ig_candidate *c, int n, int out)
+{
+    const struct ig_candidate best = c[0];
+    c[0] = c[n - 1 - out];
+    c[n - 1 - out] = best;
+    sift_down(c, n - 1 - out, 0);
+}
+
+/* Leave what the filters keep at the tail of c, the best one last; returns how many.
+ * Top-p measures the mass of what top-k left; only as many are taken off the heap as needed. */
 static int keep_best(const struct ig_sampler *s, struct ig_candidate *c, int n)
 {
     for (int i = n / 2 - 1; i >= 0; i--) sift_down(c, n, i);
     const float max = c[0].p;
     const int k = s->top_k > 0 && s->top_k < n ? s->top_k : n;
-    double total = 0.0;
-    if (k == n)
-        for (int i = 0; i < n; i++) total += (double)ig_expf(c[i].p - max);
+    double total = 0.0, mass = 0.0;
+    if (k < n)
+        for (int i = 0; i < k; i++) pop(c, n, i);
+    for (int i = 0; i < k; i++) total += (double)ig_expf(c[k < n ? n - 1 - i : i].p - max);
 
     int kept = 0;
-    double mass = 0.0;
     while (kept < k) {
-        const struct ig_candidate best = c[0];
-        const double p = (double)ig_expf(best.p - max);
-        if (kept > 0 && p < (double)s->min_p) break;
-        if (kept > 0 && k == n && mass >= (double)s->top_p * total) break;
+        if (k == n) pop(c, n, kept);
+        const double p = (double)ig_expf(c[n - 1 - kept].p - max);
+        if (kept > 0 && (p < (double)s->min_p || mass >= (double)s->top_p * total)) break;
         mass += p;
-        c[0] = c[n - 1 - kept];
-        c[n - 1 - kept] = best;
         kept++;
-        sift_down(c, n - kept, 0);
     }
-    if (k == n) return kept;
-
-    /* With top-k, top-p counts the mass of those k only. */
-    double cut = 0.0;
-    int in = 0;
-    while (in < kept && (in == 0 || cut < (double)s->top_p * mass))
-        cut += (double)ig_expf(c[n - 1 - in++].p - max);
-    return in;
+    return kept;
 }
 
 static int32_t draw(struct ig_sampler *s, const struct ig_candidate *c, int n, int kept)

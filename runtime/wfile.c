@@ -110,8 +110,7 @@ static enum ig_err bad_hash(const struct ig_wfile *f, const char *what, uint64_t
 static const char *kind_of(const unsigned char *first)
 {
     if (memcmp(first, "GGUF", 4) == 0) return "GGUF checkpoint";
-    if (memcmp(first + 4, "\0\0\0", 4) == 0 && first[8] == '{')
-        return "safetensors checkpoint";
+    if (memcmp(first + 4, "\0\0\0", 4) == 0 && first[8] == '{') return "safetensors checkpoint";
     return NULL;
 }
 
@@ -228,8 +227,8 @@ enum ig_err ig_wfile_layout(const struct ig_wfile *f, uint64_t expect, struct ig
                            strcspn(f->h.layout_text, ";") == shape;
     return ig_fail(why, IG_MISMATCH,
                    "%s: %s\n  this binary: %016llx, %s\n  the file:    %016llx, %s", f->path,
-                   same_model ? "packed for another layout of this model; pack the checkpoint again "
-                                "with this binary"
+                   same_model ? "packed for another layout of this model; pack the checkpoint "
+                                "again with this binary"
                               : "packed for another model; use the binary it was packed with, or "
                                 "another file",
                    (ull)expect, ig_layout_text, (ull)f->h.layout_hash, f->h.layout_text);

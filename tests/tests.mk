@@ -22,7 +22,7 @@ GOLDENS := qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe llama-den
 golden_of = $(firstword $(patsubst %/config.json,%,$(wildcard tests/golden/$1/config.json $(SHARED)/goldens/$1/config.json)))
 $(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call golden_of,$g) kv=f32)$(eval ENGINES += $g)))
 # The same checkpoints as GGUF.
-GGUFS := llama-dense qwen3-moe olmoe qwen2-moe granitemoe glm4-moe dbrx gpt-oss deepseek-v2 deepseek-v3
+GGUFS := llama-dense qwen3-moe olmoe qwen2-moe granitemoe glm4-moe dbrx gpt-oss deepseek-v2 deepseek-v3 phimoe
 $(foreach g,$(GGUFS),$(if $(call golden_of,$g),$(eval ENGINE_$g-gguf := $(T)/gguf/$g.gguf kv=f32)$(eval ENGINES += $g-gguf)))
 $(GGUFS:%=engine-%-gguf): engine-%-gguf: $(T)/gguf/%.gguf
 $(T)/gguf/%.gguf: tests/e2e/make_gguf.lua

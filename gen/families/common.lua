@@ -83,6 +83,8 @@ function M.gguf_keys(with) return merged(GGUF_KEYS, with, "field") end
 
 local GGUF_ONLY = {
   { key = "rope.scale_linear", values = { 1.0 } },
+  { key = "rope.scaling.attn_factor", values = { 1.0 } },
+  { key = "rope.scaling.yarn_ext_factor", values = { 1.0, -1.0 } }, -- how much of YaRN; -1: not stated
 }
 
 function M.gguf_only(with) return merged(GGUF_ONLY, with, "key") end
@@ -91,19 +93,37 @@ local LAYER = "model.layers.%L."
 
 local function both(hf, gguf) return { hf = { hf }, gguf = { gguf } } end
 
+-- Rows of q, k or v in a tensor of the three.
+local function rows_of(which)
+  return function(m)
+    local qd, kvd = m.n_head * m.head_dim, m.n_head_kv * m.head_dim
+    return { group = qd + 2 * kvd, from = which == "q" and 0 or which == "k" and qd or qd + kvd,
+             count = which == "q" and qd or kvd }
+  end
+end
+
+--- One of q, k, v in a tensor of the three; `paired` as in the head of this file.
+function M.part_of(name, which, paired) return { name, slice = rows_of(which), paired = paired } end
+
+-- Of q, k, v: a tensor each, or one of the three, which GGUF writers can make.
+local function q_k_v(which, what)
+  return { hf = { LAYER .. "self_attn." .. which .. "_proj." .. what },
+           gguf = { "blk.%L.attn_" .. which .. "." .. what, M.part_of("blk.%L.attn_qkv." .. what, which) } }
+end
+
 -- The names of Llama's checkpoints, which most later ones kept.
 local SOURCES = {
   TOKEN_EMBD  = both("model.embed_tokens.weight", "token_embd.weight"),
   OUTPUT_NORM = both("model.norm.weight", "output_norm.weight"),
   OUTPUT      = both("lm_head.weight", "output.weight"),
   ATTN_NORM   = both(LAYER .. "input_layernorm.weight", "blk.%L.attn_norm.weight"),
-  ATTN_Q      = both(LAYER .. "self_attn.q_proj.weight", "blk.%L.attn_q.weight"),
-  ATTN_K      = both(LAYER .. "self_attn.k_proj.weight", "blk.%L.attn_k.weight"),
-  ATTN_V      = both(LAYER .. "self_attn.v_proj.weight", "blk.%L.attn_v.weight"),
+  ATTN_Q      = q_k_v("q", "weight"),
+  ATTN_K      = q_k_v("k", "weight"),
+  ATTN_V      = q_k_v("v", "weight"),
   ATTN_O      = both(LAYER .. "self_attn.o_proj.weight", "blk.%L.attn_output.weight"),
-  ATTN_Q_BIAS = both(LAYER .. "self_attn.q_proj.bias", "blk.%L.attn_q.bias"),
-  ATTN_K_BIAS = both(LAYER .. "self_attn.k_proj.bias", "blk.%L.attn_k.bias"),
-  ATTN_V_BIAS = both(LAYER .. "self_attn.v_proj.bias", "blk.%L.attn_v.bias"),
+  ATTN_Q_BIAS = q_k_v("q", "bias"),
+  ATTN_K_BIAS = q_k_v("k", "bias"),
+  ATTN_V_BIAS = q_k_v("v", "bias"),
   ATTN_O_BIAS = both(LAYER .. "self_attn.o_proj.bias", "blk.%L.attn_output.bias"),
   ATTN_Q_NORM = both(LAYER .. "self_attn.q_norm.weight", "blk.%L.attn_q_norm.weight"),
   ATTN_K_NORM = both(LAYER .. "self_attn.k_norm.weight", "blk.%L.attn_k_norm.weight"),
@@ -119,14 +139,17 @@ function M.half(which)
   return function(m) return { group = 2 * m.n_ff, from = which * m.n_ff, count = m.n_ff } end
 end
 
+--- Gate (0) or up (1) of all experts in the one tensor that GGUF writers can make of both.
+function M.gate_up(which) return { "blk.%L.ffn_gate_up_exps.weight", slice = M.half(which) } end
+
 --- Experts under `hf` in transformers' names, one tensor an expert or fused, and in GGUF's.
 function M.experts(hf, gate, up, down)
   local one, all = LAYER .. hf .. ".experts.%E.", LAYER .. hf .. ".experts."
   return {
     GATE = { hf = { one .. gate .. ".weight", { all .. "gate_up_proj", slice = M.half(0) } },
-             gguf = { "blk.%L.ffn_gate_exps.weight", "blk.%L.ffn_gate.%E.weight" } },
+             gguf = { "blk.%L.ffn_gate_exps.weight", M.gate_up(0), "blk.%L.ffn_gate.%E.weight" } },
     UP   = { hf = { one .. up .. ".weight", { all .. "gate_up_proj", slice = M.half(1) } },
-             gguf = { "blk.%L.ffn_up_exps.weight", "blk.%L.ffn_up.%E.weight" } },
+             gguf = { "blk.%L.ffn_up_exps.weight", M.gate_up(1), "blk.%L.ffn_up.%E.weight" } },
     DOWN = { hf = { one .. down .. ".weight", all .. "down_proj" },
              gguf = { "blk.%L.ffn_down_exps.weight", "blk.%L.ffn_down.%E.weight" } },
   }
@@ -167,9 +190,11 @@ function M.head_pairs(m) return { period = m.head_dim, from = 0 } end
 function M.llama_pairs()
   return {
     ATTN_Q = { hf = { LAYER .. "self_attn.q_proj.weight" },
-               gguf = { { "blk.%L.attn_q.weight", paired = M.head_pairs } } },
+               gguf = { { "blk.%L.attn_q.weight", paired = M.head_pairs },
+                        M.part_of("blk.%L.attn_qkv.weight", "q", M.head_pairs) } },
     ATTN_K = { hf = { LAYER .. "self_attn.k_proj.weight" },
-               gguf = { { "blk.%L.attn_k.weight", paired = M.head_pairs } } },
+               gguf = { { "blk.%L.attn_k.weight", paired = M.head_pairs },
+                        M.part_of("blk.%L.attn_qkv.weight", "k", M.head_pairs) } },
   }
 end
 

@@ -5,18 +5,9 @@ local common = require "gen.families.common"
 
 local BLOCK = "transformer.blocks.%L."
 
--- Rows [from, from + count) of the fused q, k, v.
-local function part(of)
-  return function(m)
-    local qd, kvd = m.n_head * m.head_dim, m.n_head_kv * m.head_dim
-    return { group = qd + 2 * kvd, from = of == "q" and 0 or of == "k" and qd or qd + kvd,
-             count = of == "q" and qd or kvd }
-  end
-end
-
 local function qkv(of)
-  return { hf = { { BLOCK .. "norm_attn_norm.attn.Wqkv.weight", slice = part(of) } },
-           gguf = { { "blk.%L.attn_qkv.weight", slice = part(of) }, "blk.%L.attn_" .. of .. ".weight" } }
+  return { hf = { common.part_of(BLOCK .. "norm_attn_norm.attn.Wqkv.weight", of) },
+           gguf = { common.part_of("blk.%L.attn_qkv.weight", of), "blk.%L.attn_" .. of .. ".weight" } }
 end
 
 -- w2 is [experts * width, n_embd]: each expert's down projection lies there on its side.
@@ -67,8 +58,10 @@ return {
     ATTN_O      = { hf = { BLOCK .. "norm_attn_norm.attn.out_proj.weight" }, gguf = { "blk.%L.attn_output.weight" } },
     FFN_NORM    = { hf = { BLOCK .. "norm_attn_norm.norm_2.weight" }, gguf = { "blk.%L.attn_output_norm.weight" } },
     ROUTER      = { hf = { BLOCK .. "ffn.router.layer.weight" }, gguf = { "blk.%L.ffn_gate_inp.weight" } },
-    GATE        = { hf = { BLOCK .. "ffn.experts.mlp.w1" }, gguf = { "blk.%L.ffn_gate_exps.weight" } },
-    UP          = { hf = { BLOCK .. "ffn.experts.mlp.v1" }, gguf = { "blk.%L.ffn_up_exps.weight" } },
+    GATE        = { hf = { BLOCK .. "ffn.experts.mlp.w1" },
+                    gguf = { "blk.%L.ffn_gate_exps.weight", common.gate_up(0) } },
+    UP          = { hf = { BLOCK .. "ffn.experts.mlp.v1" },
+                    gguf = { "blk.%L.ffn_up_exps.weight", common.gate_up(1) } },
     DOWN        = { hf = { { BLOCK .. "ffn.experts.mlp.w2", slice = turned } },
                     gguf = { "blk.%L.ffn_down_exps.weight" } },
   },

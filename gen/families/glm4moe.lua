@@ -12,8 +12,9 @@ local function derive_hf(get, stated)
   stated.n_ff_shared = common.product(stated.n_ff_shared, stated.n_ff)
 end
 
-local function derive_gguf(get, stated)
-  stated.attn_bias = "qkv"
+local function derive_gguf(get, stated, has)
+  stated.attn_bias = has "blk.0.attn_q.bias" and "qkv" or has "blk.0.attn_qkv.bias" and "qkv" or "none"
+  stated.qk_norm = has "blk.0.attn_q_norm.weight" and "head" or "none"
   stated.n_ff_shared = common.product(stated.n_ff_shared, stated.n_ff)
   stated.n_layer = stated.n_layer and stated.n_layer - (get "nextn_predict_layers" or 0)
 end

@@ -29,7 +29,7 @@ return {
       { field = "n_ff_dense", key = "feed_forward_length" },
     },
     only = common.gguf_only(),
-    rope = { "linear" },
+    rope = { "linear", "factors" },
     derive = all_dense,
   },
   sources = common.sources(common.llama_pairs()),

@@ -3,6 +3,14 @@
 
 local common = require "gen.families.common"
 
+-- short_mscale and long_mscale of every published model, which GGUF files cannot state.
+-- Their rope.scaling.attn_factor is a formula's value that no model was trained with.
+local MSCALE = 1.243163121016122
+
+local function derive_gguf(_, stated)
+  if stated.rope then stated.rope.short_mscale, stated.rope.long_mscale = MSCALE, MSCALE end
+end
+
 return {
   name = "phimoe",
   mixer = "IG_MIXER_GQA",
@@ -21,11 +29,22 @@ return {
     },
     rope = { "longrope" },
   },
+  gguf = {
+    arch = "phimoe",
+    keys = common.gguf_keys {
+      { field = "window", key = "attention.sliding_window", optional = true },
+      { field = "router_jitter", key = "router_jitter", default = 0.01 }, -- no file has this key
+    },
+    only = common.gguf_only { { key = "expert_used_count", values = { 2 } },
+                              { key = "rope.scaling.attn_factor", none = true } },
+    rope = { "longrope" },
+    derive = derive_gguf,
+  },
   sources = common.sources(common.experts("block_sparse_moe", "w1", "w3", "w2"), {
-    ROUTER = { hf = { "model.layers.%L.block_sparse_moe.gate.weight" } },
-    OUTPUT_NORM_BIAS = { hf = { "model.norm.bias" } },
-    OUTPUT_BIAS = { hf = { "lm_head.bias" } },
-    ATTN_NORM_BIAS = { hf = { "model.layers.%L.input_layernorm.bias" } },
-    FFN_NORM_BIAS = { hf = { "model.layers.%L.post_attention_layernorm.bias" } },
+    ROUTER = { hf = { "model.layers.%L.block_sparse_moe.gate.weight" }, gguf = { "blk.%L.ffn_gate_inp.weight" } },
+    OUTPUT_NORM_BIAS = { hf = { "model.norm.bias" }, gguf = { "output_norm.bias" } },
+    OUTPUT_BIAS = { hf = { "lm_head.bias" }, gguf = { "output.bias" } },
+    ATTN_NORM_BIAS = { hf = { "model.layers.%L.input_layernorm.bias" }, gguf = { "blk.%L.attn_norm.bias" } },
+    FFN_NORM_BIAS = { hf = { "model.layers.%L.post_attention_layernorm.bias" }, gguf = { "blk.%L.ffn_norm.bias" } },
   }),
 }

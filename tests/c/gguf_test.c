@@ -456,6 +456,51 @@ static void test_tokenizer(void **state)
     free(b.p);
 }
 
+/* The space that SentencePiece puts before a text, unless the file says otherwise. */
+static void test_space_prefix(void **state)
+{
+    static const struct {
+        int there, value, none;
+    } want[] = { { 0, 0, 0 }, { 1, 1, 0 }, { 1, 0, 1 } };
+    struct ig_gguf g;
+    struct ig_tok_gguf v;
+    (void)state;
+
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct bytes b = tokenizer_file(2 + (uint64_t)want[i].there);
+        if (want[i].there)
+            kv_u32(&b, "tokenizer.ggml.add_space_prefix", IG_GGUF_BOOL, (uint32_t)want[i].value);
+        assert_int_equal(ig_gguf_open(&g, save("tok.gguf", &b), &why), IG_OK);
+        assert_int_equal(ig_gguf_tokenizer(&g, &v, &why), IG_OK);
+        assert_int_equal(v.no_space_prefix, want[i].none);
+        ig_gguf_close(&g);
+        free(b.p);
+    }
+}
+
+/* Files that say that they have no tokenizer. */
+static void test_no_tokenizer(void **state)
+{
+    static const char *const words[] = { "none", "no_vocab" };
+    struct ig_gguf g;
+    struct ig_tok_gguf v;
+    (void)state;
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct bytes b = { 0 };
+        put_text(&b, "GGUF");
+        put_u32(&b, 3), put_u64(&b, 0), put_u64(&b, 1);
+        put_str(&b, "tokenizer.ggml.model");
+        put_u32(&b, IG_GGUF_STRING);
+        put_str(&b, words[i]);
+        assert_int_equal(ig_gguf_open(&g, save("tok.gguf", &b), &why), IG_OK);
+        assert_int_equal(ig_gguf_tokenizer(&g, &v, &why), IG_OK);
+        assert_null(v.model);
+        ig_gguf_close(&g);
+        free(b.p);
+    }
+}
+
 /* One more key that is wrong. */
 static void want_tokenizer(struct bytes *b, const char *text)
 {
@@ -516,7 +561,8 @@ int main(void)
         cmocka_unit_test(test_zero),           cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_flipped),        cmocka_unit_test(test_split),
         cmocka_unit_test(test_verdicts),       cmocka_unit_test(test_tokenizer),
-        cmocka_unit_test(test_tokenizer_lies),
+        cmocka_unit_test(test_tokenizer_lies), cmocka_unit_test(test_space_prefix),
+        cmocka_unit_test(test_no_tokenizer),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("gguf", tests, NULL, NULL);

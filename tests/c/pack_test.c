@@ -229,8 +229,8 @@ static void test_wrong_tensors(void **state)
 
     name(q, IG_ROLE_ATTN_Q, 0, -1);
     fx_make(hf, &(struct fixture){ .sparse = 1, .drop = q });
-    snprintf(text, sizeof text, ": %s: want this tensor (plan of %s), got none" OTHER, q, IG_MODEL_ID,
-             hf);
+    snprintf(text, sizeof text, ": %s: want this tensor (plan of %s), got none" OTHER, q,
+             IG_MODEL_ID, hf);
     want_refusal(hf, out, IG_BAD_FILE, text);
 
     fx_make(hf, &(struct fixture){ .sparse = 1, .reshape = q });
@@ -244,14 +244,14 @@ static void test_wrong_tensors(void **state)
 
     name(up, IG_ROLE_UP, 1, -1);
     fx_make(gguf, &(struct fixture){ .gguf = 1, .sparse = 1, .reshape = up });
-    snprintf(text, sizeof text, ": %s: want [%d, %u, %u] (plan of %s), got [%d, %u, %u]" OTHER,
-             up, IG_N_EXPERT, l->up.rows, l->up.cols, IG_MODEL_ID, IG_N_EXPERT + 1, l->up.rows,
+    snprintf(text, sizeof text, ": %s: want [%d, %u, %u] (plan of %s), got [%d, %u, %u]" OTHER, up,
+             IG_N_EXPERT, l->up.rows, l->up.cols, IG_MODEL_ID, IG_N_EXPERT + 1, l->up.rows,
              l->up.cols, gguf);
     want_refusal(gguf, out, IG_MISMATCH, text);
 
     fx_make(gguf, &(struct fixture){ .gguf = 1, .sparse = 1, .drop = up });
-    snprintf(text, sizeof text, ": %s: want this tensor (plan of %s), got none" OTHER, up, IG_MODEL_ID,
-             gguf);
+    snprintf(text, sizeof text, ": %s: want this tensor (plan of %s), got none" OTHER, up,
+             IG_MODEL_ID, gguf);
     want_refusal(gguf, out, IG_BAD_FILE, text);
 
     if (!fits_blocks(32)) return;

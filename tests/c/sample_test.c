@@ -23,13 +23,8 @@ static int obvious(const struct ig_sampler *s, const float *logits, struct ig_ca
 {
     for (int i = 0; i < N; i++) c[i] = (struct ig_candidate){ logits[i], i };
     qsort(c, N, sizeof *c, by_logit);
-    int n = s->top_k > 0 && s->top_k < N ? s->top_k : N;
+    const int n = s->top_k > 0 && s->top_k < N ? s->top_k : N;
     double total = 0.0, mass = 0.0;
-    if (s->top_k > 0 && s->top_k < N) { /* min-p ends the list that top-p then measures */
-        int m = 1;
-        while (m < n && ig_expf(c[m].p - c[0].p) >= s->min_p) m++;
-        n = m;
-    }
     for (int i = 0; i < n; i++) total += (double)ig_expf(c[i].p - c[0].p);
     int kept = 0;
     while (kept < n && (kept == 0 || (mass < (double)s->top_p * total &&
@@ -78,6 +73,25 @@ static void drawn_from_what_the_filters_leave(void **state)
                 for (int i = 0; i < kept; i++)
                     assert_true(hit[i] > 0 || want[i].p < want[0].p - 4.0f);
         }
+    }
+}
+
+/* p = .6, .3 and 98 times .00102; the first two hold 0.65 of the mass, whatever top-k and min-p drop. */
+static void top_p_measures_what_top_k_left(void **state)
+{
+    (void)state;
+    float logits[N];
+    struct ig_candidate work[N];
+    for (int i = 0; i < N; i++) logits[i] = i < 100 ? logf(0.1f / 98) : -50.0f;
+    logits[0] = logf(0.6f);
+    logits[1] = logf(0.3f);
+    for (int k = 0; k < 100; k += 99) {
+        struct ig_sampler s = { .temp = 1.0f, .top_k = k, .top_p = 0.65f, .min_p = 0.05f,
+                                .repeat_penalty = 1.0f };
+        ig_sampler_init(&s, 9);
+        int second = 0;
+        for (int i = 0; i < 3000; i++) second += ig_sample(&s, logits, N, work) == 1;
+        assert_in_range(second, 870, 1130); /* a third of 3000, five standard deviations */
     }
 }
 
@@ -148,6 +162,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drawn_from_what_the_filters_leave),
+        cmocka_unit_test(top_p_measures_what_top_k_left),
         cmocka_unit_test(frequencies_follow_the_temperature),
         cmocka_unit_test(greedy_takes_the_lowest_of_equals),
         cmocka_unit_test(the_penalty_pushes_seen_tokens_down_once),

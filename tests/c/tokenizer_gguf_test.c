@@ -136,6 +136,23 @@ static void gguf_sentencepiece(void **state)
     free_tok(k);
 }
 
+/* tokenizer.ggml.add_space_prefix false: the text as it is. */
+static void gguf_without_space_prefix(void **state)
+{
+    struct ig_tok_gguf view = spm_view();
+    view.no_space_prefix = 1;
+    const struct tok k = make_gguf(&view);
+    (void)state;
+    json_t *ids = json_loads("[1,7,8]", 0, NULL);
+    encode_is(k, "ab", 2, 1, 1, ids);
+    json_decref(ids);
+    ids = json_loads("[1,6,7]", 0, NULL); /* and a leading space comes back */
+    encode_is(k, " a", 2, 1, 1, ids);
+    decode_is(k, ids, 0, " a", 2);
+    json_decref(ids);
+    free_tok(k);
+}
+
 static void gguf_fails(const struct ig_tok_gguf *g, const char *field)
 {
     struct ig_why why = { "" };
@@ -182,6 +199,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(gguf_byte_level),
         cmocka_unit_test(gguf_sentencepiece),
+        cmocka_unit_test(gguf_without_space_prefix),
         cmocka_unit_test(lying_gguf),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

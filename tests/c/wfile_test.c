@@ -174,8 +174,9 @@ static const struct {
     uint64_t value;
     const char *text; /* after the path */
 } lies[] = {
-    { AT(magic), 1, 'X', ": not a weights file: its first bytes are not INGOTW01; pack makes one from a "
-                        "checkpoint" },
+    { AT(magic), 1, 'X',
+      ": not a weights file: its first bytes are not INGOTW01; pack makes one from a "
+      "checkpoint" },
     { AT(header_bytes), 4, 0, ": header_bytes: want 432, got 0" },
     { AT(n_block), 4, 3, ": blocks.bytes: want 72, got 48" },
     { AT(n_block), 4, UINT32_MAX, ": blocks.bytes: want 103079215080, got 48" },

@@ -48,6 +48,9 @@ function TestTokens:testListsOfIds()
   lu.assertEquals((ingot("detokenize %m " .. L.quote(hello))), "Hello")
   refuses(2, "detokenize %m 5 99999 6", 'want token ids from 0 to 4095, got "99999"\n')
   refuses(2, "detokenize %m 5 7x 6", 'got "7x"\n')
+  local nul = L.tmp() .. "/nul"
+  L.write(nul, "5,6\0 7")
+  refuses(2, "detokenize %m <" .. nul, "got a NUL byte")
   refuses(2, [[detokenize %m '{"ids": [5, 6]']], "got ")
 end
 
@@ -194,7 +197,15 @@ function TestInfo:testOtherLayoutNamesBoth()
   out, err, code = L.run(("%s run -p x -m %s"):format(other, weights))
   lu.assertEquals(out, "")
   assert_code(3, code, err)
+  local path = tmp("other.ingot")
+  _, err, code = L.run(("%s pack %s -o %s"):format(other, C.src, path))
+  assert_code(3, code, err)
+  lu.assertStrContains(err, ("; this binary is for mixtral; make MODEL=%s builds one for it"):format(
+    C.src))
+  _, err = L.run(("%s info -m %s"):format(other, weights))
   local sides = "packed for another model; .-\n  this binary: %x+, .-\n  the file: +%x+, .-\n"
+  lu.assertStrMatches(err, ".*" .. sides .. ".*")
+  _, err = L.run(("%s run -p x -m %s"):format(other, weights))
   lu.assertStrMatches(err, ".*" .. sides .. ".*")
 end
 

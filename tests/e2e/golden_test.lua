@@ -228,7 +228,7 @@ end
 
 for _, name in ipairs {
   "llama-dense", "qwen3-moe", "olmoe", "qwen2-moe", "granitemoe", "glm4-moe", "dbrx", "gpt-oss", "deepseek-v2",
-  "deepseek-v3",
+  "deepseek-v3", "phimoe",
 } do
   TestGolden["testGgufEqualsSafetensors_" .. name:gsub("%-", "_")] = function()
     local folder, file = golden_folder(name), "out/tests/gguf/" .. name .. ".gguf"
@@ -238,6 +238,22 @@ for _, name in ipairs {
     local _, x = dump(a, L.pack("t-" .. name, folder), ids, "--greedy 16")
     local _, y = dump(b, L.pack("t-" .. name .. "-gguf", file), ids, "--greedy 16")
     lu.assertTrue(x == y, file)
+  end
+end
+
+--- q, k, v in one tensor, gate and up in one: the generator reads such a file, and pack makes the same bytes.
+for _, name in ipairs { "qwen2-moe", "granitemoe" } do
+  TestGolden["testGgufFused_" .. name:gsub("%-", "_")] = function()
+    local folder, engine = golden_folder(name), L.engine("t-" .. name)
+    lu.skipIf(not (folder and engine), "no engine of " .. name)
+    local file, packed = L.tmp() .. "/" .. name .. "-fused.gguf", L.tmp() .. "/fused.ingot"
+    local _, err, code = L.run(("lua5.4 tests/e2e/make_gguf.lua %s %s fused"):format(folder, file))
+    lu.assertEquals(code, 0, err)
+    _, err, code = L.run(("lua5.4 build.lua %s hw/TEMPLATE.lua --explain"):format(file))
+    lu.assertEquals(code, 0, err)
+    _, err, code = L.run(("%s pack %s -o %s"):format(engine, file, packed))
+    lu.assertEquals(code, 0, err)
+    lu.assertTrue(L.read(packed) == L.read(L.pack("t-" .. name, folder)))
   end
 end
 

@@ -1,5 +1,6 @@
--- make_gguf.lua FOLDER OUT -- a float32 checkpoint of a family as the GGUF that its converters write.
+-- make_gguf.lua FOLDER OUT [fused] -- a float32 checkpoint of a family as the GGUF that its converters write.
 --
+-- fused: q, k and v in one tensor, gate and up of the experts in another, which writers can do.
 -- Independent of gen/families: names, keys and row orders are those of the public
 -- converter for each architecture, so that both ways into the engine can be compared.
 local json = require "dkjson"
@@ -64,7 +65,7 @@ local function str(k, v) kv[#kv + 1] = ("<s8I4s8"):pack(k, 8, v) end
 
 local ARCH = { llama = "llama", qwen3_moe = "qwen3moe", olmoe = "olmoe", qwen2_moe = "qwen2moe", granitemoe = "granitemoe",
                glm4_moe = "glm4moe", dbrx = "dbrx", gpt_oss = "gpt-oss", deepseek_v2 = "deepseek2",
-               deepseek_v3 = "deepseek2" }
+               deepseek_v3 = "deepseek2", phimoe = "phimoe" }
 local kind = config.model_type
 local arch = assert(ARCH[kind], kind)
 local c, a = config, arch .. "."
@@ -102,7 +103,7 @@ f32(a .. (arch == "dbrx" and "attention.layer_norm_epsilon" or "attention.layer_
   c.rms_norm_eps or 1e-5)
 f32(a .. "rope.freq_base", c.rope_theta or attn.rope_theta)
 f32(a .. "attention.clamp_kqv", attn.clip_qkv)
-if kind == "gpt_oss" then u32(a .. "attention.sliding_window", c.sliding_window) end
+if kind == "gpt_oss" or kind == "phimoe" then u32(a .. "attention.sliding_window", c.sliding_window) end
 f32(a .. "embedding_scale", c.embedding_multiplier)
 f32(a .. "residual_scale", c.residual_multiplier)
 f32(a .. "attention.scale", c.attention_multiplier)
@@ -120,7 +121,15 @@ else
   u32(a .. "attention.value_length", hd)
   u32(a .. "rope.dimension_count", math.tointeger(hd * (c.partial_rotary_factor or 1)))
 end
-if c.rope_scaling then
+if kind == "phimoe" then -- the divisors are tensors, and no key names the scheme
+  local r = c.rope_scaling
+  local function floats(list) return { cols = #list, ("<" .. ("f"):rep(#list)):pack(table.unpack(list)) } end
+  u32(a .. "rope.scaling.original_context_length", r.original_max_position_embeddings)
+  f32(a .. "rope.scaling.attn_factor", math.sqrt(1 + math.log(c.max_position_embeddings
+    / r.original_max_position_embeddings) / math.log(r.original_max_position_embeddings)))
+  add("rope_factors_long.weight", floats(r.long_factor))
+  add("rope_factors_short.weight", floats(r.short_factor))
+elseif c.rope_scaling then
   str(a .. "rope.scaling.type", "yarn")
   f32(a .. "rope.scaling.factor", c.rope_scaling.factor)
   u32(a .. "rope.scaling.original_context_length", c.rope_scaling.original_max_position_embeddings)
@@ -146,7 +155,8 @@ local SAME = {
   ["mlp.down_proj.weight"] = "ffn_down.weight",
   ["norm_attn_norm.attn.Wqkv.weight"] = "attn_qkv.weight", ["norm_attn_norm.attn.out_proj.weight"] = "attn_output.weight",
   ["norm_attn_norm.norm_1.weight"] = "attn_norm.weight", ["norm_attn_norm.norm_2.weight"] = "attn_output_norm.weight",
-  ["ffn.router.layer.weight"] = "ffn_gate_inp.weight",
+  ["ffn.router.layer.weight"] = "ffn_gate_inp.weight", ["block_sparse_moe.gate.weight"] = "ffn_gate_inp.weight",
+  ["input_layernorm.bias"] = "attn_norm.bias", ["post_attention_layernorm.bias"] = "ffn_norm.bias",
 }
 for _, part in ipairs { "gate", "up", "down" } do
   for _, word in ipairs { "shared_expert", "shared_experts" } do
@@ -174,6 +184,12 @@ local function add_experts(p, b)
     for _, part in ipairs { "gate", "up", "down" } do
       local parts = {}
       for e = 1, experts do parts[e] = tensor(("%smlp.experts.%d.%s_proj.weight"):format(p, e - 1, part)) end
+      add(("%sffn_%s_exps.weight"):format(b, part), joined(parts), experts)
+    end
+  elseif kind == "phimoe" then
+    for part, w in pairs { gate = 1, up = 3, down = 2 } do
+      local parts = {}
+      for e = 1, experts do parts[e] = tensor(("%sblock_sparse_moe.experts.%d.w%d.weight"):format(p, e - 1, w)) end
       add(("%sffn_%s_exps.weight"):format(b, part), joined(parts), experts)
     end
   elseif kind == "granitemoe" then
@@ -223,6 +239,8 @@ local OUTER = kind == "dbrx" and { "transformer.wte.weight", "transformer.norm_f
 add("token_embd.weight", tensor(OUTER[1]))
 add("output_norm.weight", tensor(OUTER[2]))
 if has "lm_head.weight" then add("output.weight", tensor "lm_head.weight") end
+if has "model.norm.bias" then add("output_norm.bias", tensor "model.norm.bias") end
+if has "lm_head.bias" then add("output.bias", tensor "lm_head.bias") end
 local endings = {}
 for ending in pairs(SAME) do endings[#endings + 1] = ending end
 table.sort(endings)
@@ -238,6 +256,40 @@ for l = 0, layers - 1 do
   end
   add_attention(p, b)
   add_experts(p, b)
+end
+
+-- The tensors called `names` become one: each outer part's rows after each other.
+local function fuse(names, into)
+  local found, kept = {}, {}
+  for _, t in ipairs(list) do
+    for i, name in ipairs(names) do if t.name == name then found[i] = t end end
+  end
+  if #found < #names then return end
+  local first, data = found[1], {}
+  local axis, outer = #first.dims == 1 and 1 or 2, first.dims[3] or 1
+  for e = 0, outer - 1 do
+    for _, t in ipairs(found) do
+      local n = #t.data // outer
+      data[#data + 1] = t.data:sub(e * n + 1, (e + 1) * n)
+    end
+  end
+  local dims = table.move(first.dims, 1, #first.dims, 1, {})
+  for i = 2, #found do dims[axis] = dims[axis] + found[i].dims[axis] end
+  for _, t in ipairs(list) do
+    if t == first then kept[#kept + 1] = { name = into, dims = dims, data = table.concat(data) }
+    elseif not table.concat(names, " "):find(t.name, 1, true) then kept[#kept + 1] = t end
+  end
+  list = kept
+end
+
+if arg[3] == "fused" then
+  for l = 0, layers - 1 do
+    local b = ("blk.%d."):format(l)
+    for _, what in ipairs { ".weight", ".bias" } do
+      fuse({ b .. "attn_q" .. what, b .. "attn_k" .. what, b .. "attn_v" .. what }, b .. "attn_qkv" .. what)
+    end
+    fuse({ b .. "ffn_gate_exps.weight", b .. "ffn_up_exps.weight" }, b .. "ffn_gate_up_exps.weight")
+  end
 end
 
 local infos, blobs, at = {}, {}, 0

@@ -88,6 +88,8 @@ function T.test_refused_by_name()
     .. 'm/config.json: topk_method: want "noaux_tc" (all that this engine computes), got "greedy"')
   _, why = describe(with(DEEPSEEK, { v_head_dim = 20 }))
   eq(why, "m/config.json: v_head_dim: want a multiple of 16, got 20")
+  _, why = describe(with(DEEPSEEK, { n_group = 8, topk_group = 8 }))
+  eq(why, "m/config.json: n_group: want groups of at least 2 experts, got 8")
   _, why = describe(with(DEEPSEEK, { rope_scaling = { type = "dynamic", factor = 2 } }))
   eq(why, 'm/config.json: rope_scaling.type: want "default" or "yarn" (all that this engine computes), got "dynamic"')
   _, why = describe(with(DEEPSEEK, { rope_scaling = { type = "yarn" } }))
@@ -142,6 +144,20 @@ function T.test_cacheable()
   local m = { n_expert = 8, n_expert_used = 1 }
   eq({ plan_kinds.for_cache(m, layout) }, { 150e6, 2, 1 })
   eq(#plan_kinds.of(m, layout), 3)
+end
+
+-- Divisors are floats, as GGUF files and the published code have them.
+function T.test_longrope_divisors_are_floats()
+  local PHI = with(BASE, { model_type = "phimoe", head_dim = 4, num_attention_heads = 16, num_local_experts = 8,
+    attention_bias = true, lm_head_bias = true, num_experts_per_tok = 2, rope_theta = 10000.0,
+    rope_scaling = { type = "longrope", short_factor = { 1.0, 1.1 }, long_factor = { 1.5, 2.3 }, short_mscale = 1.2,
+                     long_mscale = 1.3, original_max_position_embeddings = 24 } })
+  local m, why = describe(PHI)
+  eq(why, "")
+  local rope = plan_rope.plan(m)
+  local function f32(x) return string.unpack("<f", string.pack("<f", x)) end
+  eq({ rope.tables, rope.scales, rope.switch },
+    { { { 1.0, 0.01 / f32(1.1) }, { 1 / 1.5, 0.01 / f32(2.3) } }, { 1.2, 1.3 }, 24 })
 end
 
 -- Llama 3.1's published case: the highest frequency stays, the lowest is divided by the factor.

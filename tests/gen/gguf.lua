@@ -73,7 +73,8 @@ end
 
 local function describe(text)
   local problems = {}
-  local m = gguf_model.describe(function(n) return text:sub(1, n) end, #text, "m.gguf", problems)
+  local function read(n, from) return text:sub((from or 0) + 1, (from or 0) + n) end
+  local m = gguf_model.describe(read, #text, "m.gguf", problems)
   return m, table.concat(problems, "\n")
 end
 
@@ -124,6 +125,48 @@ function T.test_version_2_tied_and_defaults()
   local m, problem = describe((encode(f)))
   eq(problem, "")
   eq({ m.tied, m.rope_theta, m.n_head_kv }, { true, 1e4, 4 })
+end
+
+-- A dense Llama: the Mixtral without its experts.
+local function llama()
+  local f = mixtral()
+  drop(f.kv, "llama.expert_count")
+  drop(f.kv, "llama.expert_used_count")
+  for l = 0, 1 do
+    local p = ("blk.%d."):format(l)
+    drop(f.tensors, p .. "ffn_gate_inp.weight")
+    for _, role in ipairs { "gate", "up", "down" } do
+      local t = tensor(f, ("%sffn_%s_exps.weight"):format(p, role))
+      t.name, t.dims = ("%sffn_%s.weight"):format(p, role), { t.dims[1], t.dims[2] }
+    end
+  end
+  return f
+end
+
+-- Divisors of rotary frequencies are a tensor whose numbers the generator needs.
+function T.test_rope_divisors()
+  local f = llama()
+  f.tensors[#f.tensors + 1] = { name = "rope_freqs.weight", kind = 0, dims = { 8 } }
+  local text = encode(f)
+  local numbers = { 1, 1, 1.5, 2, 3, 4, 6, 8 }
+  text = text:sub(1, -33) .. string.pack("<ffffffff", table.unpack(numbers))
+  local m, problem = describe(text)
+  eq(problem, "")
+  eq({ m.rope.type, m.rope.short_factor }, { "factors", numbers })
+  tensor(f, "rope_freqs.weight").dims = { 7 }
+  eq(why(f), "m.gguf: rope_factors.short_factor: want 8 numbers, one a rotated pair, got 7")
+  tensor(f, "rope_freqs.weight").dims = { 8, 2 }
+  eq(why(f), "m.gguf: rope_freqs.weight: want 1 to 512 numbers of type F32, got F32 of 2 dimensions")
+  tensor(f, "rope_freqs.weight").dims, tensor(f, "rope_freqs.weight").kind = { 8 }, 1
+  eq(why(f), "m.gguf: rope_freqs.weight: want 1 to 512 numbers of type F32, got F16 of 1 dimensions")
+  f = mixtral() -- whose models have none
+  f.tensors[#f.tensors + 1] = { name = "rope_freqs.weight", kind = 0, dims = { 8 } }
+  eq(why(f), "m.gguf: rope_freqs.weight: want only tensors of the mixtral family, got this one")
+end
+
+function T.test_yarn_in_parts_is_refused()
+  eq(why(set(llama(), "llama.rope.scaling.yarn_ext_factor", 6, string.pack("<f", 0.5))),
+    "m.gguf: rope.scaling.yarn_ext_factor: want 1 or -1 (all that this engine computes), got 0.5")
 end
 
 function T.test_one_tensor_an_expert()

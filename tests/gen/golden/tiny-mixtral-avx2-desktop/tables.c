@@ -214,6 +214,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_q.weight", .pair_period = 32, .pair_from = 0 },
+            { .name = "blk.%L.attn_qkv.weight", .group = 384, .from = 0, .count = 256, .step = 1, .pair_period = 32, .pair_from = 0 },
         },
     },
     [IG_ROLE_ATTN_Q_BIAS] = {
@@ -222,6 +223,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_q.bias" },
+            { .name = "blk.%L.attn_qkv.bias", .group = 384, .from = 0, .count = 256, .step = 1 },
         },
     },
     [IG_ROLE_ATTN_K] = {
@@ -230,6 +232,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_k.weight", .pair_period = 32, .pair_from = 0 },
+            { .name = "blk.%L.attn_qkv.weight", .group = 384, .from = 256, .count = 64, .step = 1, .pair_period = 32, .pair_from = 0 },
         },
     },
     [IG_ROLE_ATTN_K_BIAS] = {
@@ -238,6 +241,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_k.bias" },
+            { .name = "blk.%L.attn_qkv.bias", .group = 384, .from = 256, .count = 64, .step = 1 },
         },
     },
     [IG_ROLE_ATTN_V] = {
@@ -246,6 +250,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_v.weight" },
+            { .name = "blk.%L.attn_qkv.weight", .group = 384, .from = 320, .count = 64, .step = 1 },
         },
     },
     [IG_ROLE_ATTN_V_BIAS] = {
@@ -254,6 +259,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.attn_v.bias" },
+            { .name = "blk.%L.attn_qkv.bias", .group = 384, .from = 320, .count = 64, .step = 1 },
         },
     },
     [IG_ROLE_ATTN_O] = {
@@ -335,6 +341,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.ffn_gate_exps.weight" },
+            { .name = "blk.%L.ffn_gate_up_exps.weight", .group = 640, .from = 0, .count = 320, .step = 1 },
             { .name = "blk.%L.ffn_gate.%E.weight" },
         },
     },
@@ -345,6 +352,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
         },
         .gguf = {
             { .name = "blk.%L.ffn_up_exps.weight" },
+            { .name = "blk.%L.ffn_gate_up_exps.weight", .group = 640, .from = 320, .count = 320, .step = 1 },
             { .name = "blk.%L.ffn_up.%E.weight" },
         },
     },
