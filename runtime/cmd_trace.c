@@ -29,8 +29,8 @@ static void routed(void *ctx, int layer, int pos, const int32_t *expert, const f
     const struct trace_run *r = ctx;
     if (ig_layers[layer].ffn != IG_FFN_MOE) return;
     for (int k = 0; k < IG_N_EXPERT_USED; k++)
-        ig_outf("%d,0,%d,%d,%d,%d,%.6f,0,%" PRIu64 "\n", r->turn, pos, layer, k,
-                expert[k], (double)weight[k], ig_layers[layer].expert_stride);
+        ig_outf("%d,0,%d,%d,%d,%d,%.6f,0,%" PRIu64 "\n", r->turn, pos, layer, k, expert[k],
+                (double)weight[k], ig_layers[layer].expert_stride);
 }
 
 static void header(void)

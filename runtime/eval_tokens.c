@@ -217,7 +217,8 @@ static enum ig_err check_length(struct ig_engine *e, const struct input *in, int
     const size_t more = n_greedy > 0 ? (size_t)n_greedy - 1 : 0, most = (size_t)ig_n_ctx(e);
     const size_t n = in->n;
     if (n == 0 || (IG_N_LAYER_ENC && in->n_enc == 0))
-        return ig_fail(why, IG_USAGE, "--tokens: want token ids, got none");
+        return ig_fail(why, IG_USAGE, "%s: want token ids, got none",
+                       in->n_enc ? "--decoder-tokens" : "--tokens");
     if (in->n_enc > most)
         return ig_fail(why, IG_FAIL, "--tokens: %zu tokens, the context has %zu positions",
                        in->n_enc, most);

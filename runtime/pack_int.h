@@ -63,8 +63,8 @@ enum ig_err ig_pack_load(const struct ig_pack_src *s, struct ig_pack_item *it, s
 /* The values of a vector. */
 void ig_pack_vector(const struct ig_pack_item *it, float *dst);
 
-/* Element r of a vector without a checkpoint: a norm that leaves sizes as they are, no bias; relative
- * positions' differ, as learned ones do. */
+/* Element r of a vector without a checkpoint: a norm that leaves sizes as they are, no bias;
+ * relative positions' differ, as learned ones do. */
 float ig_pack_synth_value(enum ig_role role, uint32_t r);
 void ig_pack_synth_panel(uint64_t seed, const struct ig_pack_item *it, uint32_t p, void *dst);
 
