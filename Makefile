@@ -43,7 +43,7 @@ KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
 PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build generate help setup demo test test-quick matrix golden format install clean replay render bench-kernels
+.PHONY: all build check generate help setup demo test test-quick matrix golden format install clean replay render bench-kernels
 .DEFAULT_GOAL := all
 
 # Options that stand alone would be ignored in silence.
@@ -73,6 +73,10 @@ else
 build: $(BIN)
 	@echo "$(BIN) is up to date"
 endif
+
+# Every file that knows the plan, compiled for it and thrown away: what the matrix runs.
+check:
+	@$(CC) $(filter-out -MMD -MP,$(CFLAGS)) -fsyntax-only -iquote $(OUT) $(PLAN_SRC) $(OUT)/tables.c
 
 $(BIN): $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }

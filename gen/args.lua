@@ -36,6 +36,7 @@ function M.parse(argv)
     elseif word == "--set" or word == "--out" then
       i = i + 1
       if not argv[i] then return nil, word .. ": want a value, got nothing" end
+      if word == "--out" and argv[i] == "" then return nil, "--out: want a folder, got an empty word" end
       if word == "--set" then request.set[#request.set + 1] = argv[i] else request.out = argv[i] end
     elseif word:sub(1, 1) == "-" then
       return nil, ("%s: want a known option, got an unknown one"):format(word)

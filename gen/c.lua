@@ -36,6 +36,11 @@ function M.str(s)
   end) .. '"'
 end
 
+--- A name inside a comment of C or make: nothing that ends the comment or that make expands.
+function M.remark(s)
+  return (s:gsub("[^%w._/+-]", "-"))
+end
+
 --- Rows of at most 8 numbers, each ending in a comma.
 function M.rows(list)
   local rows = {}

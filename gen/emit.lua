@@ -85,23 +85,37 @@ local function source_rows(plan)
   return rows
 end
 
+local function fact_rows(plan)
+  local rows = {}
+  for i, fact in ipairs(checkpoint.facts(families.by_name[plan.model.family], plan.model)) do
+    local parts = {}
+    for _, kind in ipairs { "hf", "gguf" } do
+      local names = {}
+      for k, key in ipairs(fact[kind]) do names[k] = c.str(key) end
+      if #names > 0 then parts[#parts + 1] = (".%s = { %s }"):format(kind, table.concat(names, ", ")) end
+    end
+    if fact.less then parts[#parts + 1] = ".less = " .. c.str(fact.less) end
+    parts[#parts + 1] = ".value = " .. c.f32(fact.value)
+    rows[i] = "{ " .. table.concat(parts, ", ") .. " },"
+  end
+  return rows
+end
+
 local function floats(list)
   local out = {}
   for i, x in ipairs(list) do out[i] = c.f32(x) end
   return out
 end
 
--- Rows of each stack's buckets; nil for models without relative positions.
-local function bucket_rows(m)
-  local rows = {}
-  for i, buckets in ipairs(plan_bias.plan(m) or {}) do rows[i] = { rows = c.rows(buckets) } end
-  return rows[1] and rows
+local function row_tables(lists)
+  for i, list in ipairs(lists) do lists[i] = { rows = c.rows(list) } end
+  return lists
 end
 
 -- Rotary tables, and the switches that the compiler folds away.
 local function arithmetic(m)
-  local rope, tables = plan_rope.plan(m), {}
-  for i, freq in ipairs(rope.tables) do tables[i] = { rows = c.rows(floats(freq)) } end
+  local rope, freqs = plan_rope.plan(m), {}
+  for i, freq in ipairs(rope.tables) do freqs[i] = floats(freq) end
   local function up(word) return word:upper() end
   return {
     norm = "IG_NORM_" .. up(m.norm), qk_norm = "IG_QK_NORM_" .. up(m.qk_norm), act = "IG_ACT_" .. up(m.act),
@@ -111,8 +125,8 @@ local function arithmetic(m)
     residual_scale = c.f32(m.residual_scale), logit_scale = c.f32(m.logit_scale),
     latent_eps = c.f32(m.latent_eps), attn_scale = c.f32(plan_rope.attn_scale(m)),
     n_rope = #rope.tables, rope_switch = rope.switch, rope_scales = table.concat(floats(rope.scales), ", "),
-    rope_tables = tables, n_ff_aside = plan_mem.aside(m),
-    kv_layers = plan_mem.kv_layers(m), rel_buckets = bucket_rows(m),
+    rope_tables = row_tables(freqs), n_ff_aside = plan_mem.aside(m), kv_layers = plan_mem.kv_layers(m),
+    rel_buckets = m.n_rel_bucket > 0 and row_tables(plan_bias.plan(m)),
     q_lora = m.q_lora, kv_lora = m.kv_lora or 0, nope_dim = m.nope_dim or 0, v_dim = m.v_dim or m.head_dim,
   }
 end
@@ -182,9 +196,9 @@ end
 --- Everything a template may name.
 function M.view(plan, plan_hash)
   local m, layout, mem, size = plan.model, plan.layout, plan.mem, plan.size
-  local used = in_use(mem.regions)
+  local used, facts = in_use(mem.regions), fact_rows(plan)
   return {
-    model_file = plan.model_file, hw_file = plan.hw_file, plan_hash = plan_hash,
+    model_file = c.remark(plan.model_file), hw_file = c.remark(plan.hw_file), plan_hash = plan_hash,
     m = m, size = size, mem = mem,
     kv_enum = quant.by_name[size.kv].enum, kv_id = quant.by_name[size.kv].id,
     kv_bytes = size.kv == "f32" and 4 or 2,
@@ -194,14 +208,14 @@ function M.view(plan, plan_hash)
     thread_bytes = c.u64(mem.thread_bytes), spare_bytes = c.u64(mem.spare_bytes), mem_bw = c.u64(plan.hw.mem_bw),
     layout_hash = c.hex64(layout.hash), layout_text = c.str(layout.text),
     model_id = c.str(plan.model_id), hw_id = c.str(plan.hw_id), plan_hash_str = c.str(plan_hash),
-    kernels = plan.kernels, kernel_isas = table.concat(plan.kernels.builds, " "),
+    kernels = plan.kernels,
     regions = regions(mem.regions), used = regions(used), n_region = #used,
     neighbours = neighbours(used),
-    layers = layer_rows(plan), sources = source_rows(plan),
+    layers = layer_rows(plan), sources = source_rows(plan), facts = facts, n_fact = #facts,
+    gguf_arch = c.str((families.by_name[m.family].gguf or { arch = "" }).arch),
     token_embd = mat(layout.token_embd), output = mat(layout.output),
     output_norm = c.u64(layout.output_norm), output_norm_bias = c.u64(layout.output_norm_bias or 0),
     enc_norm = c.u64(layout.enc_norm or 0),
-    last_expert_end = c.u64(layout.data_bytes),
     plan_text = text_lines(explain.text(plan, plan_hash)),
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), tier = tier_view(plan),
     gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,

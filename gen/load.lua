@@ -5,6 +5,21 @@
 
 local M = {}
 
+local STEPS_MOST = 10000000 -- of Lua's machine: a description takes a few hundred
+
+-- Run a chunk that may not end.  Strings lose their methods meanwhile: a pattern can take
+-- for ever inside one step.
+local function run(chunk)
+  local strings = getmetatable("")
+  local methods = strings.__index
+  strings.__index = nil
+  debug.sethook(function() error("more than " .. STEPS_MOST .. " steps", 0) end, "", STEPS_MOST)
+  local ok, err = pcall(chunk)
+  debug.sethook()
+  strings.__index = methods
+  return ok, err
+end
+
 --- @param text string  the description
 --- @param file string  its name, for messages
 --- @param word string  "model" or "hardware"
@@ -15,7 +30,7 @@ function M.description(text, file, word)
   local env = { [word] = function(t) stated, times = t, times + 1 end }
   local chunk, syntax = load(text, "@" .. file, "t", env)
   if not chunk then return nil, ("%s: syntax: want Lua, got: %s"):format(file, syntax) end
-  local ok, err = pcall(chunk)
+  local ok, err = run(chunk)
   if not ok then
     return nil, ("%s: text: want %s { ... } and nothing else, got: %s"):format(file, word, tostring(err))
   end

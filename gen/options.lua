@@ -37,6 +37,14 @@ end
 
 M.fields = fields()
 
+-- What the build itself keeps in out/, and those with a flavour (common-assert).
+local RESERVED = { ["active.mk"] = true, ["active.mk.tmp"] = true, common = true, tools = true, tests = true,
+                   test = true, probe = true }
+
+local function is_reserved(id)
+  return type(id) == "string" and (RESERVED[id] or RESERVED[id:match("^(%l+)%-")])
+end
+
 --- @param pairs_given table  list of "key=value"
 --- @return table options     (complete only when no problem was added)
 function M.parse(pairs_given, problems)
@@ -52,6 +60,10 @@ function M.parse(pairs_given, problems)
       if key == "experts_ram" then stated[key] = tonumber(value) or value end
       if key == "id" or key == "trace" then stated[key] = value end
     end
+  end
+  if is_reserved(stated.id) then
+    problems[#problems + 1] = schema.problem("--set", "id", "a name that the build does not use itself",
+      schema.show(stated.id))
   end
   return schema.check(M.fields, stated, "--set", problems)
 end

@@ -25,9 +25,8 @@ function M.buckets(n, max)
 end
 
 --- Of the encoder (half the buckets for keys before the query, half for those after it), then of the
---- decoder; nil when the model has none.
+--- decoder.
 function M.plan(m)
-  if m.n_rel_bucket == 0 then return nil end
   return { M.buckets(m.n_rel_bucket // 2, m.rel_distance), M.buckets(m.n_rel_bucket, m.rel_distance) }
 end
 

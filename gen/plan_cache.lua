@@ -86,7 +86,7 @@ function M.plan(m, hw, layout, mem)
     resident_s = layout.token_resident_bytes / gpu.vram_bw })
   local cache = {
     slots = slots, slot_bytes = slot, sets = best.sets, ways = best.ways, seconds = best.seconds,
-    hit_rate = best.hit_rate, weighed = weighed, regions = fixed, free = usable - at,
+    hit_rate = best.hit_rate, weighed = weighed, regions = fixed,
     bytes = best.sets * best.ways * slot,
   }
   fixed[#fixed + 1] = { name = "SLOTS", off = at, bytes = cache.bytes }

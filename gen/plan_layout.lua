@@ -1,12 +1,13 @@
 -- gen/plan_layout.lua -- where every matrix lies in the weights data.
 --
 -- Resident part first (embedding, attention, routers, norms, output), then one
--- slab an expert.  The layout hash covers this and nothing else: it ties a
--- weights file to the binaries that can read it.
+-- slab an expert.  The layout hash covers this and the model's facts
+-- (gen/plan_facts.lua): it ties a weights file to the binaries that compute its model.
 
 local hash = require "gen.hash"
 local formats_of = require "gen.formats"
 local num = require "gen.num"
+local plan_facts = require "gen.plan_facts"
 local quant = require "gen.quant"
 local shape = require "gen.shape"
 
@@ -99,9 +100,10 @@ local function place_experts(m, layout)
   layout.data_bytes = at
 end
 
--- Everything a reader of the weights file relies on, one fact a line.
+-- Everything a reader of the weights file relies on, one fact a line: the model's
+-- arithmetic, then where everything lies.
 local function canonical(m, layout)
-  local lines = { ("%s %d layers %d experts"):format(m.family, m.n_layer, m.n_expert) }
+  local lines = plan_facts.lines(m)
   local function add(items, from)
     for _, item in ipairs(items) do
       local own = from[item.role]
@@ -123,9 +125,7 @@ end
 -- One line that says what the layout hash stands for, for messages.  The file's
 -- header has 256 bytes for it.
 local function summary(m, layout, formats)
-  return ("%s, %d layers of %d experts, %d wide, expert width %d, vocabulary %d; "
-    .. "expert %s, attn %s, embed %s, output %s, router %s; %d bytes"):format(
-      m.family, m.n_layer, m.n_expert, m.n_embd, m.n_ff, m.n_vocab,
+  return ("%s; expert %s, attn %s, embed %s, output %s, router %s; %d bytes"):format(plan_facts.text(m),
       formats_of.used(formats, { "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }),
       formats_of.used(formats, M.ATTN),
       formats.token_embd, formats.output, m.n_expert > 0 and formats_of.used(formats, { "router" }) or "none",

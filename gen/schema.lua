@@ -8,15 +8,22 @@
 
 local M = {}
 
+local function short(s) return #s > 60 and s:sub(1, 60) .. "..." or s end
+
 --- How a found value is shown in a message.
 function M.show(v)
   if v == nil then return "nothing" end
-  if type(v) == "string" then return ("%q"):format(#v > 60 and v:sub(1, 60) .. "..." or v) end
+  if type(v) == "string" then return (("%q"):format(short(v)):gsub("\n", "n")) end
   if math.type(v) == "integer" then return ("%d"):format(v) end
   if v ~= v then return "nan" end
   if type(v) == "number" then return ("%.14g"):format(v) end
   if type(v) == "boolean" then return tostring(v) end
   return "a " .. type(v)
+end
+
+-- A key that nobody chose a name for: no bytes that move a cursor, no addresses.
+local function show_key(k)
+  return type(k) == "string" and short(k):gsub("[%c\x7f-\xff]", "?") or M.show(k)
 end
 
 --- The one form of every problem.
@@ -85,11 +92,11 @@ local function report_unknown(fields, stated, file, problems, prefix)
     known[f.name], names[#names + 1] = true, f.name
   end
   local found = {}
-  for k in pairs(stated) do found[#found + 1] = tostring(k) end
+  for k in pairs(stated) do found[#found + 1] = known[k] and "" or show_key(k) end
   table.sort(found)
-  for _, k in ipairs(found) do
-    if not known[k] then
-      problems[#problems + 1] = M.problem(file, prefix .. k,
+  for _, shown in ipairs(found) do
+    if shown ~= "" then
+      problems[#problems + 1] = M.problem(file, prefix .. shown,
         "a known field (" .. table.concat(names, " ") .. ")", "an unknown one")
     end
   end

@@ -21,6 +21,12 @@
  *      ones, acc = fmaf(m * d_x, (float)sum(x), acc) for the others.
  *   4. A vector is reduced in 16 lanes (index % 16), each ascending, and the
  *      lanes are added as a tree: i + (i + 8), then 4, 2, 1.
+ *   5. Infinities and NaN: IEEE arithmetic decides, and a NaN that goes in comes out.
+ *      Two NaN count as the same bits.  The largest of several is found with
+ *      "x > most ? x : most" from a number on, which passes over a NaN: the exponential of
+ *      the difference is NaN then, and with it the sum.  One value is limited with
+ *      "x > limit ? limit : x", which keeps a NaN; ig_expf(NaN) is NaN.  What cannot be
+ *      put into integers has a rule of its own: struct ig_xq.
  */
 #ifndef IG_KERNELS_H
 #define IG_KERNELS_H
@@ -54,7 +60,8 @@ enum ig_fmt {
 
 /* 32 activations as int8: x ~ q * d.  sum = sum of q, for the weights' zero point.
  * d = max|x| / 127, or 0 when that is below FLT_MIN (1 / d must be finite);
- * q = round to nearest even of x * (1 / d), all 0 when d is 0. */
+ * q = round to nearest even of x * (1 / d), all 0 when d is 0.
+ * If any of the 32 is infinite or NaN, d is NaN and q and sum are 0: products with it are NaN. */
 struct ig_xq {
     int8_t q[IG_QBLOCK];
     float d;
@@ -126,7 +133,7 @@ struct ig_kernels {
     /* g = min(gate, limit), u = up into [-limit, limit];
      * h = (u + 1) * (g / (1 + ig_expf(-1.702 * g))) */
     void (*swiglu_oai)(float *h, const float *gate, const float *up, float limit, int n);
-    /* y = max(x, 0) */
+    /* y = x < 0 ? 0 : x */
     void (*relu)(float *y, const float *x, int n);
 };
 

@@ -34,7 +34,7 @@ static inline float ig_bits_f32(uint32_t u)
  * exp(r) = 1 + (r + r^2 q(r)), q fitted for the least relative error (3.1e-9).
  * LN2_HI has 21 bits, so n * LN2_HI is subtracted without error.
  * Arguments are clamped to where the result is a normal number: 1.2e-38 is the
- * smallest value returned, 3.4e38 the largest. */
+ * smallest value returned, 3.4e38 the largest.  NaN gives NaN. */
 #define IG_EXP_MIN (-87.3f)
 #define IG_EXP_MAX 88.7228f
 #define IG_LOG2E   0x1.715476p+0f
@@ -48,8 +48,8 @@ static inline float ig_bits_f32(uint32_t u)
 
 static inline float ig_expf(float x)
 {
-    x = x < IG_EXP_MAX ? x : IG_EXP_MAX;
-    x = x > IG_EXP_MIN ? x : IG_EXP_MIN;
+    x = x > IG_EXP_MAX ? IG_EXP_MAX : x;
+    x = x < IG_EXP_MIN ? IG_EXP_MIN : x;
     const float t = fmaf(x, IG_LOG2E, IG_ROUND);
     const float n = t - IG_ROUND;
     float r = fmaf(n, -IG_LN2_HI, x);
@@ -59,7 +59,8 @@ static inline float ig_expf(float x)
     q = fmaf(q, r, IG_EXP_Q1);
     q = fmaf(q, r, IG_EXP_Q0);
     const float p = fmaf(q, r * r, r) + 1.0f;
-    return ig_bits_f32(ig_f32_bits(p) + (ig_f32_bits(t) << 23)); /* n is in t's low bits */
+    const float y = ig_bits_f32(ig_f32_bits(p) + (ig_f32_bits(t) << 23)); /* n: t's low bits */
+    return fmaf(x, 0.0f, y); /* y, unless x is NaN: then the integer sum is anything */
 }
 
 /* z * sigmoid(z) */

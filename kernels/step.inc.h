@@ -90,8 +90,8 @@ static void STEP(add)(float *restrict y, const float *restrict x, int n)
 static void STEP(clamp)(float *x, float limit, int n)
 {
     for (int i = 0; i < n; i++) {
-        x[i] = x[i] < limit ? x[i] : limit;
-        x[i] = x[i] > -limit ? x[i] : -limit;
+        x[i] = x[i] > limit ? limit : x[i];
+        x[i] = x[i] < -limit ? -limit : x[i];
     }
 }
 
@@ -111,16 +111,16 @@ static void STEP(swiglu_oai)(float *restrict h, const float *restrict gate,
                              const float *restrict up, float limit, int n)
 {
     for (int i = 0; i < n; i++) {
-        const float g = gate[i] < limit ? gate[i] : limit;
-        float u = up[i] < limit ? up[i] : limit;
-        u = u > -limit ? u : -limit;
+        const float g = gate[i] > limit ? limit : gate[i];
+        float u = up[i] > limit ? limit : up[i];
+        u = u < -limit ? -limit : u;
         h[i] = (u + 1.0f) * (g / (1.0f + ig_expf(-1.702f * g)));
     }
 }
 
 static void STEP(relu)(float *restrict y, const float *restrict x, int n)
 {
-    for (int i = 0; i < n; i++) y[i] = x[i] > 0.0f ? x[i] : 0.0f;
+    for (int i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
 }
 
 #define IG_STEP_MEMBERS                                                                            \

@@ -234,6 +234,37 @@ const struct ig_gguf_kv *ig_gguf_find(const struct ig_gguf *g, const char *key)
     return g->n_kv ? bsearch(&want, g->kv, g->n_kv, sizeof *g->kv, by_key) : NULL;
 }
 
+int ig_gguf_number(const struct ig_gguf_kv *kv, double *v)
+{
+    const uint32_t bytes = values[kv->type].bytes;
+    const uint64_t raw = load(kv->data, (int)bytes);
+    const uint64_t sign = bytes ? UINT64_C(1) << (8 * bytes - 1) : 0;
+    const uint32_t word = (uint32_t)raw;
+    float single;
+
+    switch (kv->type) {
+    case IG_GGUF_STRING:
+    case IG_GGUF_ARRAY:
+        return 0;
+    case IG_GGUF_F32:
+        memcpy(&single, &word, sizeof single);
+        *v = (double)single;
+        return 1;
+    case IG_GGUF_F64:
+        memcpy(v, &raw, sizeof *v);
+        return 1;
+    case IG_GGUF_I8:
+    case IG_GGUF_I16:
+    case IG_GGUF_I32:
+    case IG_GGUF_I64:
+        *v = (double)(int64_t)((raw ^ sign) - sign);
+        return 1;
+    default:
+        *v = (double)raw;
+        return 1;
+    }
+}
+
 /* name, dims, type, offset of one tensor; the offset is checked later, when the
  * start of the data is known. */
 static enum ig_err get_info(struct cursor *c, struct ig_ckpt *ckpt)

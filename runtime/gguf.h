@@ -32,6 +32,8 @@ struct ig_gguf {
 enum ig_err ig_gguf_open(struct ig_gguf *g, const char *path, struct ig_why *why);
 /* NULL: no such key. */
 const struct ig_gguf_kv *ig_gguf_find(const struct ig_gguf *g, const char *key);
+/* A number or a bool as a double; 0: it is neither. */
+int ig_gguf_number(const struct ig_gguf_kv *kv, double *v);
 /* Fill the tokenizer's view; it lives as long as g.  No tokenizer in the file:
  * view->model is NULL and n_vocab 0. */
 enum ig_err ig_gguf_tokenizer(struct ig_gguf *g, struct ig_tok_gguf *view, struct ig_why *why);

@@ -368,7 +368,8 @@ enum ig_err ig_pack(const struct ig_pack_job *job, struct ig_why *why)
 
     enum ig_err err = ig_pack_src_open(&k.src, job, why);
     if (err) return err;
-    if (k.src.kind != IG_PACK_WFILE) err = walk(&k);
+    err = ig_pack_check_facts(&k.src, why);
+    if (!err && k.src.kind != IG_PACK_WFILE) err = walk(&k);
     if (!err) ig_pack_warn_unused(&k.src, job->warn);
     if (!err) err = ig_pack_tokenizer(&k.src, job, &tokenizer, &tokenizer_bytes, why);
     if (!err) err = write_file(&k, tokenizer, tokenizer_bytes);

@@ -1,6 +1,7 @@
 /* pack_int.h -- what the files of pack share; nobody else includes it.
  *
  *   pack.c        the walk over the plan, the output
+ *   pack_facts.c  what the checkpoint says of its model, against the plan
  *   pack_src.c    a checkpoint's tensors as rows of the plan's matrices
  *   pack_synth.c  random panels
  *   pack_tok.c    the tokenizer section
@@ -12,6 +13,9 @@
 #include "pack.h"
 #include "plan.h"
 #include "wfile.h"
+
+/* Behind what a checkpoint of another model lacks or says; takes its path. */
+#define OTHER_MODEL "; this binary is for " IG_MODEL_ID "; make MODEL=%s builds one for it"
 
 enum ig_pack_kind { IG_PACK_SYNTH, IG_PACK_HF, IG_PACK_GGUF, IG_PACK_WFILE };
 
@@ -47,8 +51,12 @@ enum ig_err ig_pack_src_open(struct ig_pack_src *s, const struct ig_pack_job *jo
 /* Only what the tokenizer is made of: a folder needs no weights. */
 enum ig_err ig_pack_src_open_tokenizer(struct ig_pack_src *s, const char *path, struct ig_why *why);
 void ig_pack_src_close(struct ig_pack_src *s);
+/* The folder of the checkpoint's JSON files: itself, or the one that the file is in; malloc'ed. */
+char *ig_pack_folder(const struct ig_pack_src *s);
 /* Fill it->t and what follows from it; checks shape and type. */
 enum ig_err ig_pack_find(struct ig_pack_src *s, struct ig_pack_item *it, struct ig_why *why);
+/* IG_MISMATCH when the checkpoint states another fact than the plan. */
+enum ig_err ig_pack_check_facts(const struct ig_pack_src *s, struct ig_why *why);
 /* Say which tensors the plan did not ask for. */
 void ig_pack_warn_unused(const struct ig_pack_src *s, void (*warn)(const char *line));
 

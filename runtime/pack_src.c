@@ -22,9 +22,6 @@ typedef unsigned long long ull; /* for %llu */
 
 enum { NAME_BYTES = 256 };
 
-/* Behind what a checkpoint of another model lacks; takes its path. */
-#define OTHER_MODEL "; this binary is for " IG_MODEL_ID "; make MODEL=%s builds one for it"
-
 /* Parts of a checkpoint in a folder: index.json names them all, config.json none. */
 static enum ig_err refuse_part(const char *path, struct ig_why *why)
 {
@@ -116,6 +113,21 @@ enum ig_err ig_pack_src_open_tokenizer(struct ig_pack_src *s, const char *path, 
     const enum ig_err err = is_folder(path) ? IG_OK : open_by_magic(s, why);
     if (err) ig_pack_src_close(s);
     return err;
+}
+
+char *ig_pack_folder(const struct ig_pack_src *s)
+{
+    struct stat st;
+
+    char *folder = strdup(s->path);
+    if (folder && stat(folder, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        char *slash = strrchr(folder, '/');
+        if (slash)
+            slash[slash == folder] = '\0';
+        else
+            strcpy(folder, ".");
+    }
+    return folder;
 }
 
 void ig_pack_src_close(struct ig_pack_src *s)

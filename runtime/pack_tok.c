@@ -66,17 +66,8 @@ static enum ig_err compile_hf(const struct ig_pack_src *s, const struct ig_pack_
 static enum ig_err from_hf(const struct ig_pack_src *s, const struct ig_pack_job *job, void **blob,
                            size_t *bytes, struct ig_why *why)
 {
-    struct stat st;
-
-    char *folder = strdup(s->path);
+    char *folder = ig_pack_folder(s);
     if (!folder) return ig_fail(why, IG_NO_MEM, "%s: no memory", s->path);
-    if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode)) { /* one file: look beside it */
-        char *slash = strrchr(folder, '/');
-        if (slash)
-            slash[slash == folder] = '\0';
-        else
-            strcpy(folder, ".");
-    }
     const enum ig_err err = compile_hf(s, job, folder, blob, bytes, why);
     free(folder);
     return err;

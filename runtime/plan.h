@@ -106,6 +106,13 @@ struct ig_source {
     struct ig_name hf[IG_N_NAME], gguf[IG_N_NAME];
 };
 
+/* A fact of the model and the keys that state it, the first that is there: a path in config.json
+ * ("a.b" is b of the object a), a GGUF key.  From GGUF's number that of the key `less` is taken. */
+struct ig_fact {
+    const char *hf[2], *gguf[2], *less;
+    float value;
+};
+
 /* A named part of the arena, for `plan`, `info` and the start-up message. */
 struct ig_region {
     const char *name;

@@ -6,8 +6,5 @@
 #   plan      $plan_hash
 
 ID          := $id
-MODEL_ID    := $binary
 BINARY      := $binary
-ISA         := ${kernels.isa}
-KERNEL_ISAS := $kernel_isas
 NEEDS_GPU   := $needs_gpu

@@ -83,6 +83,14 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
 //@ end
 };
 
+const char ig_gguf_arch[] = $gguf_arch;
+const int ig_n_facts = $n_fact;
+const struct ig_fact ig_facts[$n_fact] = {
+//@ for _, fact in ipairs(facts) do
+    $fact
+//@ end
+};
+
 const int ig_n_regions = $n_region;
 const struct ig_region ig_regions[$n_region] = {
 //@ for _, r in ipairs(used) do

@@ -33,6 +33,11 @@ extern const uint16_t ig_rel_bucket[2][IG_REL_DISTANCE + 1];
 /* How checkpoints name each role (gen/families/). */
 extern const struct ig_source ig_sources[IG_N_ROLE];
 
+/* What the model's checkpoints state of it (gen/checkpoint.lua), and general.architecture in GGUF. */
+extern const int ig_n_facts;
+extern const struct ig_fact ig_facts[$n_fact];
+extern const char ig_gguf_arch[];
+
 /* The arena's buffers that are in use, in order. */
 extern const int ig_n_regions;
 extern const struct ig_region ig_regions[$n_region];

@@ -63,7 +63,7 @@ static inline float KV(soften)(float p[IG_KV_BLOCK], float *m, float *l, int lo,
 
     float lane[IG_LANES] = { 0 }, most = *m;
     V top = VSET1(-INFINITY);
-    for (int j = first; j < last; j += VL) top = VMAX(top, VLOAD(p + j));
+    for (int j = first; j < last; j += VL) top = VMAX(VLOAD(p + j), top);
     VSTORE(lane, top);
     for (int i = 0; i < VL; i++) most = lane[i] > most ? lane[i] : most;
     most += 0.0f;

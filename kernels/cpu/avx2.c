@@ -1,7 +1,7 @@
 /* avx2.c -- ig_kernels_avx2: the bodies of *.inc.h, 8 floats wide.
  *
  * Buffers are the caller's and need only the alignment of their type.  Same bits
- * as ref/ for every input without infinities and NaN.
+ * as ref/ for every input.
  * Flags: -mavx2 -mfma -mf16c -ffp-contract=off
  */
 #include <float.h>
@@ -139,14 +139,21 @@ static inline __m256i dot_q4_0_avx2(const struct q4_weights *w, const struct ig_
 static void quantize_avx2(struct ig_xq *y, const float *x, int n)
 {
     for (int b = 0; b < n / IG_QBLOCK; b++, x += IG_QBLOCK) {
-        V v[4], top = VZERO;
+        /* by their bits, NaN is above infinity and that above all numbers */
+        V v[4];
+        __m256i top = _mm256_setzero_si256();
         for (int i = 0; i < 4; i++) {
             v[i] = VLOAD(x + i * VL);
-            top = VMAX(top, VABS(v[i]));
+            top = _mm256_max_epu32(top, _mm256_castps_si256(VABS(v[i])));
         }
-        float lane[VL], most = 0.0f;
-        VSTORE(lane, top);
-        for (int i = 0; i < VL; i++) most = lane[i] > most ? lane[i] : most;
+        uint32_t lane[VL], bits = 0;
+        _mm256_storeu_si256((void *)lane, top);
+        for (int i = 0; i < VL; i++) bits = lane[i] > bits ? lane[i] : bits;
+        const float most = ig_bits_f32(bits);
+        if (!(most <= FLT_MAX)) {
+            y[b] = (struct ig_xq){ .d = NAN };
+            continue;
+        }
         float d = most / 127.0f;
         if (d < FLT_MIN) d = 0.0f;
         const V inv = VSET1(d > 0.0f ? 1.0f / d : 0.0f);

@@ -1,7 +1,7 @@
 /* avx512.c -- ig_kernels_avx512: the bodies of *.inc.h, 16 floats wide, VNNI for blocks.
  *
  * Buffers are the caller's and need only the alignment of their type.  Same bits
- * as ref/ for every input without infinities and NaN.
+ * as ref/ for every input.
  * Flags: -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
  *        -ffp-contract=off
  */
@@ -85,7 +85,15 @@ static void quantize_avx512(struct ig_xq *y, const float *x, int n)
 {
     for (int b = 0; b < n / IG_QBLOCK; b++, x += IG_QBLOCK) {
         const V x0 = VLOAD(x), x1 = VLOAD(x + VL);
-        float d = _mm512_reduce_max_ps(VMAX(VABS(x0), VABS(x1))) / 127.0f;
+        /* by their bits, NaN is above infinity and that above all numbers */
+        const __m512i size =
+            _mm512_max_epu32(_mm512_castps_si512(VABS(x0)), _mm512_castps_si512(VABS(x1)));
+        const float most = ig_bits_f32(_mm512_reduce_max_epu32(size));
+        if (!(most <= FLT_MAX)) {
+            y[b] = (struct ig_xq){ .d = NAN };
+            continue;
+        }
+        float d = most / 127.0f;
         if (d < FLT_MIN) d = 0.0f;
         const V inv = VSET1(d > 0.0f ? 1.0f / d : 0.0f);
         const __m512i q0 = VROUND_I32(VMUL(x0, inv)), q1 = VROUND_I32(VMUL(x1, inv));

@@ -27,8 +27,8 @@
 #define VMUL(a, b)    _mm512_mul_ps(a, b)
 #define VDIV(a, b)    _mm512_div_ps(a, b)
 #define VFMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define VMAX(a, b)    _mm512_max_ps(a, b) /* a > b ? a : b */
-#define VMIN(a, b)    _mm512_min_ps(a, b) /* a < b ? a : b */
+#define VMAX(a, b)    _mm512_max_ps(a, b) /* a > b ? a : b, so b if one is NaN */
+#define VMIN(a, b)    _mm512_min_ps(a, b) /* a < b ? a : b, likewise */
 #define VABS(a)       _mm512_abs_ps(a)
 #define VROUND_I32(a) _mm512_cvtps_epi32(a)
 /* a * 2^n, n in the low bits of t */

@@ -8,8 +8,8 @@ enum { VNAME(LANE_VECS) = IG_LANES / VL };
 
 static inline V VNAME(vexp)(V x)
 {
-    x = VMIN(x, VSET1(IG_EXP_MAX));
-    x = VMAX(x, VSET1(IG_EXP_MIN));
+    x = VMIN(VSET1(IG_EXP_MAX), x); /* in this order a NaN stays */
+    x = VMAX(VSET1(IG_EXP_MIN), x);
     const V t = VFMA(x, VSET1(IG_LOG2E), VSET1(IG_ROUND));
     const V n = VSUB(t, VSET1(IG_ROUND));
     V r = VFMA(n, VSET1(-IG_LN2_HI), x);
@@ -19,7 +19,7 @@ static inline V VNAME(vexp)(V x)
     q = VFMA(q, r, VSET1(IG_EXP_Q1));
     q = VFMA(q, r, VSET1(IG_EXP_Q0));
     const V p = VADD(VFMA(q, VMUL(r, r), r), VSET1(1.0f));
-    return VSCALE2(p, t);
+    return VFMA(x, VZERO, VSCALE2(p, t));
 }
 
 static void VNAME(rmsnorm)(float *y, const float *x, const float *w, int n, float eps)
@@ -61,7 +61,7 @@ static void VNAME(softmax)(float *x, int n)
     const int whole = n / IG_LANES * IG_LANES;
     float lane[IG_LANES], most = -INFINITY;
     V top = VSET1(-INFINITY);
-    for (int i = 0; i < whole; i += VL) top = VMAX(top, VLOAD(x + i));
+    for (int i = 0; i < whole; i += VL) top = VMAX(VLOAD(x + i), top);
     VSTORE(lane, top);
     for (int i = 0; i < VL; i++) most = lane[i] > most ? lane[i] : most;
     for (int i = whole; i < n; i++) most = x[i] > most ? x[i] : most;

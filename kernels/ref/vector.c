@@ -19,7 +19,15 @@ void ig_quantize_ref(struct ig_xq *y, const float *x, int n)
 {
     for (int b = 0; b < n / IG_QBLOCK; b++, x += IG_QBLOCK) {
         float most = 0.0f;
-        for (int i = 0; i < IG_QBLOCK; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+        int finite = 1;
+        for (int i = 0; i < IG_QBLOCK; i++) {
+            most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+            finite &= fabsf(x[i]) <= FLT_MAX;
+        }
+        if (!finite) {
+            y[b] = (struct ig_xq){ .d = NAN };
+            continue;
+        }
 
         float d = most / 127.0f;
         if (d < FLT_MIN) d = 0.0f; /* 1 / d would overflow */

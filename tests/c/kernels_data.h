@@ -1,15 +1,17 @@
 /* kernels_data.h -- random and adversarial inputs for the kernels' tests.
  *
- * Every value is finite, and so is every product the kernels form of them.
+ * Up to EXTREME every value is finite, and so is every product the kernels form of them.
  */
 #ifndef KERNELS_DATA_H
 #define KERNELS_DATA_H
+
+#include <float.h>
 
 #include "../../kernels/math.h"
 #include "../../kernels/panel.h"
 #include "../../kernels/quant.h"
 
-enum data_kind { PLAIN, TINY, WIDE, EQUAL, ZERO, EXTREME, N_KIND };
+enum data_kind { PLAIN, TINY, WIDE, EQUAL, ZERO, EXTREME, BIG, DOWN, ODD, N_KIND };
 
 static uint64_t data_state = 1;
 
@@ -21,6 +23,16 @@ static inline uint32_t data_u32(void)
 
 /* uniform in [-1, 1) */
 static inline float data_unit(void) { return (float)(int32_t)data_u32() * 0x1p-31f; }
+
+/* Mostly ordinary; NaN of several payloads, as integer work on the bits could make them numbers. */
+static inline float data_odd(void)
+{
+    static const uint32_t odd[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00000,
+                                    0x7fc00001, 0xffffffff, 0x7fc00080, 0x7f800001,
+                                    0x7f7fffff, 0xff7fffff, 0x7f61b1e6, 0xff61b1e6 };
+    const uint32_t u = data_u32() >> 8;
+    return u % 16 ? data_unit() : ig_bits_f32(odd[u / 16 % (sizeof odd / sizeof *odd)]);
+}
 
 static inline float data_float(enum data_kind kind)
 {
@@ -35,6 +47,12 @@ static inline float data_float(enum data_kind kind)
         return data_u32() % 2 ? 0.0f : -0.0f;
     case EXTREME:
         return data_u32() % 2 ? 0x1p60f : -0x1p60f;
+    case BIG: /* products overflow */
+        return (data_u32() % 2 ? 1.0f : -1.0f) * (data_u32() % 2 ? 3e38f : FLT_MAX);
+    case DOWN:
+        return data_u32() % 2 ? -INFINITY : -3e38f;
+    case ODD:
+        return data_odd();
     case PLAIN:
     case N_KIND:
         break;
@@ -74,7 +92,11 @@ static inline uint16_t data_scale(enum data_kind kind)
     case ZERO:
         return data_u32() % 2 ? 0x8000 : 0;
     case EXTREME:
+    case BIG:
+    case DOWN:
         return data_u32() % 2 ? 0x7bff : 0xfbff;
+    case ODD:
+        return ig_fp16_from_f32(data_odd());
     case EQUAL:
         return 0x3c00;
     case PLAIN:
@@ -98,6 +120,11 @@ static inline uint16_t data_exponent(enum data_kind kind)
         return 0;
     case EXTREME:
         return 187;
+    case BIG:
+    case DOWN:
+        return 254;
+    case ODD:
+        return data_u32() % 8 ? 127 : 255;
     case PLAIN:
     case N_KIND:
         break;
@@ -141,7 +168,7 @@ static inline void data_row(enum ig_fmt fmt, void *row, int cols, enum data_kind
     }
     float *x = malloc((size_t)cols * sizeof *x);
     data_floats(x, cols, kind);
-    if (fmt == IG_F16) {
+    if (fmt == IG_F16 && kind <= EXTREME) {
         for (int i = 0; i < cols; i++) x[i] = fmaxf(-65504.0f, fminf(65504.0f, x[i]));
     }
     ig_row_from_f32(fmt, row, x, cols);

@@ -17,6 +17,15 @@ enum { PR = IG_PANEL_ROWS, KB = IG_KV_BLOCK, MAX_N = 64 };
 
 typedef float panel_y[PR];
 
+/* The same bits, or both NaN (rule 5). */
+static int same(const void *a, const void *b, size_t bytes)
+{
+    const float *x = a, *y = b;
+    for (size_t i = 0; i < bytes / 4; i++)
+        if (ig_f32_bits(x[i]) != ig_f32_bits(y[i]) && !(isnan(x[i]) && isnan(y[i]))) return 0;
+    return 1;
+}
+
 /* Each test of a variant gets it through its state; what the CPU lacks is skipped. */
 static const struct ig_kernels *variant(void **state)
 {
@@ -72,7 +81,7 @@ static void check_panel(const struct ig_kernels *k, enum ig_fmt fmt, int cols, e
         const size_t bytes = sizeof(panel_y) * (size_t)counts[i];
         const struct guard y = guard_alloc(bytes);
         k->panel[fmt](y.p, panel.p, xp, cols, counts[i]);
-        if (memcmp(y.p, want, bytes) != 0) {
+        if (!same(y.p, want, bytes)) {
             fail_msg("%s %s: cols %d, n %d, weights %d, activations %d", k->name, ig_fmt_name(fmt),
                      cols, counts[i], wk, xk);
         }
@@ -254,8 +263,11 @@ static void rows_quantise_as_gguf_does(void **state)
     for (int i = 0; i < 32; i++) assert_true(y[i] == 0.0f);
 }
 
+static const enum data_kind all_plain[3] = { PLAIN, PLAIN, PLAIN };
+
+/* kind: of q, K and V */
 static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int g, int lo, int hi,
-                       float m0)
+                       float m0, const enum data_kind *kind)
 {
     const size_t elem = fmt == IG_F32 ? 4 : 2, kv = (size_t)(KB * hd), no = (size_t)(g * hd);
     const struct guard key = guard_alloc(kv * elem), val = guard_alloc(kv * elem);
@@ -275,19 +287,19 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
     data_floats(bias.p, (g - 1) * step + KB, PLAIN);
     /* two blocks in turn: the second meets a state that is not empty, and has biases */
     for (int turn = 0; turn < 2; turn++) {
-        data_floats(q.p, g * hd, PLAIN);
-        data_row(fmt, key.p, KB * hd, PLAIN);
-        data_row(fmt, val.p, KB * hd, turn ? PLAIN : WIDE);
+        data_floats(q.p, g * hd, kind[0]);
+        data_row(fmt, key.p, KB * hd, kind[1]);
+        data_row(fmt, val.p, KB * hd, turn ? kind[2] : WIDE);
         for (int s = 0; s < 2; s++) {
             struct ig_attn st = { m[s].p, l[s].p, o[s].p };
             (s ? k : &ig_kernels_ref)
                 ->attn[fmt](&st, q.p, key.p, val.p, hd, g, lo, hi, 0.7f, turn ? bias.p : NULL,
                             step);
         }
-        if (memcmp(m[0].p, m[1].p, (size_t)g * 4) || memcmp(l[0].p, l[1].p, (size_t)g * 4) ||
-            memcmp(o[0].p, o[1].p, no * 4)) {
-            fail_msg("%s attention %s: hd %d, g %d, [%d, %d)", k->name, ig_fmt_name(fmt), hd, g, lo,
-                     hi);
+        if (!same(m[0].p, m[1].p, (size_t)g * 4) || !same(l[0].p, l[1].p, (size_t)g * 4) ||
+            !same(o[0].p, o[1].p, no * 4)) {
+            fail_msg("%s attention %s: hd %d, g %d, [%d, %d), q %d, k %d, v %d", k->name,
+                     ig_fmt_name(fmt), hd, g, lo, hi, kind[0], kind[1], kind[2]);
         }
     }
     const struct guard all[] = { key, val, q, bias, m[0], m[1], l[0], l[1], o[0], o[1] };
@@ -305,7 +317,21 @@ static void attention_equals_ref(void **state)
             for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
                 for (size_t s = 0; s < sizeof span / sizeof *span; s++)
                     check_attn(k, (enum ig_fmt)f, dims[d], groups[g], span[s][0], span[s][1],
-                               -INFINITY);
+                               -INFINITY, all_plain);
+}
+
+static void attention_equals_ref_on_adversarial_data(void **state)
+{
+    const struct ig_kernels *k = variant(state);
+    for (int all = 0; all < N_KIND * N_KIND * N_KIND; all++) {
+        const enum data_kind kind[3] = { (enum data_kind)(all % N_KIND),
+                                         (enum data_kind)(all / N_KIND % N_KIND),
+                                         (enum data_kind)(all / N_KIND / N_KIND) };
+        for (int f = IG_F32; f <= IG_F16; f++) {
+            check_attn(k, (enum ig_fmt)f, 20, 5, 0, KB, -INFINITY, kind);
+            check_attn(k, (enum ig_fmt)f, 8, 3, 5, 42, all % 2 ? 3e38f : -3e38f, kind);
+        }
+    }
 }
 
 /* Scores far below the running maximum: all that is left are the smallest exps. */
@@ -313,7 +339,7 @@ static void attention_equals_ref_when_it_vanishes(void **state)
 {
     const struct ig_kernels *k = variant(state);
     for (int lo = 0; lo < KB; lo += 5)
-        check_attn(k, IG_F32, 32, 3, lo, lo + 5 < KB ? lo + 5 : KB, 86.0f);
+        check_attn(k, IG_F32, 32, 3, lo, lo + 5 < KB ? lo + 5 : KB, 86.0f, all_plain);
 }
 
 /* The definition against softmax(q K) V in double precision. */
@@ -352,21 +378,21 @@ static void vectors_equal_ref(void **state)
             struct guard b[5]; /* two inputs, two outputs, a spare */
             for (int j = 0; j < 5; j++) b[j] = guard_alloc(bytes);
             data_floats(b[0].p, n, (enum data_kind)kind);
-            data_floats(b[1].p, n, PLAIN);
+            data_floats(b[1].p, n, kind > EXTREME ? (enum data_kind)kind : PLAIN);
 
             ig_kernels_ref.rmsnorm(b[2].p, b[0].p, b[1].p, n, 1e-5f);
             k->rmsnorm(b[3].p, b[0].p, b[1].p, n, 1e-5f);
-            assert_memory_equal(b[2].p, b[3].p, bytes);
+            assert_true(same(b[2].p, b[3].p, bytes));
 
             ig_kernels_ref.swiglu(b[2].p, b[0].p, b[1].p, n);
             k->swiglu(b[3].p, b[0].p, b[1].p, n);
-            assert_memory_equal(b[2].p, b[3].p, bytes);
+            assert_true(same(b[2].p, b[3].p, bytes));
 
             memcpy(b[2].p, b[0].p, bytes);
             memcpy(b[3].p, b[0].p, bytes);
             ig_kernels_ref.softmax(b[2].p, n);
             k->softmax(b[3].p, n);
-            assert_memory_equal(b[2].p, b[3].p, bytes);
+            assert_true(same(b[2].p, b[3].p, bytes));
             for (int j = 0; j < 5; j++) guard_free(b[j]);
         }
     }
@@ -377,19 +403,20 @@ static void vectors_equal_ref(void **state)
 static void steps_equal_ref(void **state)
 {
     const struct ig_kernels *k = variant(state), *const both[] = { &ig_kernels_ref, k };
+    enum { N_OUT = 9 };
     static const int sizes[] = { 1, 3, 8, 15, 16, 17, 60, 64, 129, 2048 };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int kind = 0; kind < N_KIND; kind++) {
             const int n = sizes[i];
             const size_t bytes = (size_t)n * 4;
             struct guard x = guard_alloc(bytes), w = guard_alloc(bytes), b = guard_alloc(bytes);
-            struct guard y[2][7];
+            struct guard y[2][N_OUT];
             float dot[2];
             data_floats(x.p, n, (enum data_kind)kind);
-            data_floats(w.p, n, PLAIN);
+            data_floats(w.p, n, kind > EXTREME ? (enum data_kind)kind : PLAIN);
             data_floats(b.p, n, PLAIN);
             for (int v = 0; v < 2; v++) {
-                for (int j = 0; j < 7; j++) {
+                for (int j = 0; j < N_OUT; j++) {
                     y[v][j] = guard_alloc(bytes);
                     memcpy(y[v][j].p, x.p, bytes);
                 }
@@ -399,12 +426,14 @@ static void steps_equal_ref(void **state)
                 both[v]->clamp(y[v][3].p, 0.5f, n);
                 both[v]->sigmoid(y[v][4].p, n);
                 both[v]->swiglu_oai(y[v][5].p, x.p, w.p, 0.75f, n);
-                both[v]->relu(y[v][6].p, x.p, n);
+                both[v]->axpy(y[v][6].p, *(float *)w.p, w.p, n);
+                both[v]->rope(y[v][7].p, w.p, n / 2 * 2);
+                both[v]->relu(y[v][8].p, x.p, n);
                 dot[v] = both[v]->dot(x.p, w.p, n);
             }
-            assert_memory_equal(&dot[0], &dot[1], sizeof dot[0]);
-            for (int j = 0; j < 7; j++) {
-                assert_memory_equal(y[0][j].p, y[1][j].p, bytes);
+            assert_true(same(&dot[0], &dot[1], sizeof dot[0]));
+            for (int j = 0; j < N_OUT; j++) {
+                assert_true(same(y[0][j].p, y[1][j].p, bytes));
                 guard_free(y[0][j]);
                 guard_free(y[1][j]);
             }
@@ -413,6 +442,84 @@ static void steps_equal_ref(void **state)
             guard_free(b);
         }
     }
+}
+
+/* Storing K and V, merging two states, a sink. */
+static void states_equal_ref(void **state)
+{
+    enum { HD = 40, G = 3, BLOCK = 2 * KB * HD };
+    const struct ig_kernels *const both[] = { &ig_kernels_ref, variant(state) };
+    static float kv[2][BLOCK];
+    for (int kind = 0; kind < N_KIND; kind++) {
+        float in[2][G * (HD + 2)], st[2][2][G * (HD + 2)];
+        for (int trial = 0; trial < 50; trial++) {
+            for (int i = 0; i < 2; i++) data_floats(in[i], G * (HD + 2), (enum data_kind)kind);
+            for (int v = 0; v < 2; v++) {
+                memcpy(st[v], in, sizeof in);
+                struct ig_attn a = { st[v][0], st[v][0] + G, st[v][0] + 2 * G };
+                const struct ig_attn b = { st[v][1], st[v][1] + G, st[v][1] + 2 * G };
+                both[v]->attn_merge(&a, &b, HD, G);
+                both[v]->attn_sink(&a, in[1], HD, G);
+            }
+            assert_true(same(st[0], st[1], sizeof st[0]));
+        }
+        for (int f = IG_F32; f <= IG_F16; f++) {
+            memset(kv, 0, sizeof kv);
+            for (int v = 0; v < 2; v++) both[v]->store_kv[f](kv[v], in[0], in[1], HD, 7 * kind);
+            assert_memory_equal(kv[0], kv[1], sizeof kv[0]);
+        }
+    }
+}
+
+/* Rule 5: what goes in as NaN, or as an infinity where integers follow, is seen in the result. */
+static void nan_is_not_lost(void **state)
+{
+    (void)state;
+    static const uint32_t odd[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00000,
+                                    0x7fc00001, 0xffffffff, 0x7fc00080, 0x7f800001 };
+    enum { N = 64, COLS = 512 };
+    const struct ig_kernels *k = &ig_kernels_ref;
+    float x[N], y[N], w[N];
+    for (size_t u = 0; u < sizeof odd / sizeof *odd; u++) {
+        const float bad = ig_bits_f32(odd[u]);
+        struct ig_xq q[COLS / IG_QBLOCK];
+        const void *qp = q;
+        panel_y out[1];
+        data_floats(x, N, PLAIN);
+        data_floats(w, N, PLAIN);
+        data_xq(q, COLS / IG_QBLOCK, PLAIN);
+        x[5] = bad;
+        k->quantize(q, x, N);
+        assert_true(isnan(q[0].d) && q[0].sum == 0 && !isnan(q[1].d));
+        for (int i = 0; i < IG_QBLOCK; i++) assert_int_equal(q[0].q[i], 0);
+        for (int f = IG_Q8_0; f < IG_N_FMT; f++) {
+            const struct guard panel = make_panel((enum ig_fmt)f, COLS, PR, ZERO);
+            k->panel[f](out, panel.p, &qp, COLS, 1);
+            for (int r = 0; r < PR; r++) assert_true(isnan(out[0][r]));
+            guard_free(panel);
+        }
+        k->rmsnorm(y, x, w, N, 1e-5f);
+        assert_true(isnan(y[5]));
+        if (!isnan(bad)) continue;
+        assert_true(isnan(ig_expf(bad)));
+        for (int i = 0; i < N; i++) assert_true(isnan(y[i]));
+        k->swiglu(y, x, w, N);
+        assert_true(isnan(y[5]) && !isnan(y[4]));
+        k->swiglu_oai(y, w, x, 0.75f, N);
+        assert_true(isnan(y[5]) && !isnan(y[4]));
+        memcpy(y, x, sizeof y);
+        k->sigmoid(y, N);
+        assert_true(isnan(y[5]) && !isnan(y[4]));
+        memcpy(y, x, sizeof y);
+        k->clamp(y, 0.5f, N);
+        assert_true(isnan(y[5]) && !isnan(y[4]));
+        k->softmax(x, N);
+        for (int i = 0; i < N; i++) assert_true(isnan(x[i]));
+    }
+    for (int i = 0; i < N; i++) x[i] = i % 3 ? 3e38f : -FLT_MAX; /* large is not infinite */
+    struct ig_xq q[N / IG_QBLOCK];
+    k->quantize(q, x, N);
+    for (int i = 0; i < N; i++) assert_int_equal(q[i / 32].q[i % 32], i % 3 ? 112 : -127);
 }
 
 /* A sink is a position whose value is zero. */
@@ -449,7 +556,12 @@ static void quantize_equals_ref(void **state)
             }
             ig_kernels_ref.quantize(want.p, x.p, N);
             k->quantize(got.p, x.p, N);
-            assert_memory_equal(want.p, got.p, N / 32 * sizeof(struct ig_xq));
+            for (int i = 0; i < N / 32; i++) {
+                const struct ig_xq *a = (struct ig_xq *)want.p + i, *b = (struct ig_xq *)got.p + i;
+                assert_memory_equal(a->q, b->q, sizeof a->q);
+                assert_int_equal(a->sum, b->sum);
+                assert_true(same(&a->d, &b->d, sizeof a->d));
+            }
         }
     }
     guard_free(x);
@@ -557,12 +669,15 @@ int main(void)
         cmocka_unit_test(panels_are_near_exact),
         cmocka_unit_test(attention_is_near_exact),
         cmocka_unit_test(sink_is_a_score_without_value),
+        cmocka_unit_test(nan_is_not_lost),
         BOTH(panels_equal_ref),
         BOTH(panels_equal_ref_on_adversarial_data),
         BOTH(attention_equals_ref),
+        BOTH(attention_equals_ref_on_adversarial_data),
         BOTH(attention_equals_ref_when_it_vanishes),
         BOTH(vectors_equal_ref),
         BOTH(steps_equal_ref),
+        BOTH(states_equal_ref),
         BOTH(quantize_equals_ref),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -21,6 +21,8 @@ struct fixture {
     int sparse;                          /* no values: the file is refused before they matter */
     const char *drop, *reshape, *retype; /* names of tensors with a fault */
     const char *nan, *extra;
+    int facts;         /* 1 states the plan's facts */
+    const char *wrong; /* and this key with another value */
 };
 
 struct fx_tensor {
@@ -228,6 +230,51 @@ static inline void fx_safetensors(const char *path, const struct fixture *x, str
     free(head.p);
 }
 
+static inline float fx_fact(const struct fixture *x, const char *key, float value)
+{
+    return x->wrong && strcmp(x->wrong, key) == 0 ? value + 1.0f : value;
+}
+
+/* The architecture and every fact, as floats; how many. */
+static inline uint64_t fx_gguf_facts(struct bytes *head, const struct fixture *x)
+{
+    enum { F32 = 6, STRING = 8 };
+    uint64_t n = 1;
+
+    put_str(head, "general.architecture");
+    put_u32(head, STRING);
+    put_str(head, fx_fact(x, "general.architecture", 0) > 0 ? "other" : ig_gguf_arch);
+    for (int i = 0; i < ig_n_facts; i++) {
+        if (!ig_facts[i].gguf[0]) continue;
+        const float v = fx_fact(x, ig_facts[i].gguf[0], ig_facts[i].value);
+        uint32_t bits;
+        memcpy(&bits, &v, sizeof bits);
+        put_str(head, ig_facts[i].gguf[0]);
+        put_u32(head, F32);
+        put_u32(head, bits);
+        n++;
+    }
+    return n;
+}
+
+/* config.json of a folder: facts whose keys are not inside objects. */
+static inline void fx_config(const char *folder, const struct fixture *x)
+{
+    char path[700];
+
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fprintf(f, "{\"head_dim\": null");
+    for (int i = 0; i < ig_n_facts; i++) {
+        const char *key = ig_facts[i].hf[0];
+        if (key && !strchr(key, '.') && strcmp(key, "head_dim") != 0)
+            fprintf(f, ", \"%s\": %.9g", key, (double)fx_fact(x, key, ig_facts[i].value));
+    }
+    fprintf(f, "}");
+    fclose(f);
+}
+
 static inline void fx_gguf(const char *path, const struct fixture *x, struct fx_list *l)
 {
     static const uint32_t type[] = {
@@ -236,13 +283,16 @@ static inline void fx_gguf(const char *path, const struct fixture *x, struct fx_
         [IG_MXFP4] = 39,  [IG_Q4_1] = 3,  [IG_Q5_0] = 6,  [IG_Q5_1] = 7,
         [IG_IQ4_NL] = 20, [IG_Q3_K] = 11, [IG_Q2_K] = 10, [IG_IQ4_XS] = 23,
     };
-    struct bytes head = { 0 };
+    struct bytes head = { 0 }, kv = { 0 };
+    const uint64_t n_kv = x->facts ? fx_gguf_facts(&kv, x) : 0;
     uint64_t at = 0;
 
     put_text(&head, "GGUF");
     put_u32(&head, 3);
     put_u64(&head, l->n);
-    put_u64(&head, 0);
+    put_u64(&head, n_kv);
+    put_raw(&head, kv.p, kv.n);
+    free(kv.p);
     for (size_t i = 0; i < l->n; i++) {
         struct fx_tensor *t = &l->t[i];
         t->off = at;
@@ -265,6 +315,7 @@ static inline void fx_shards(const char *folder, const struct fixture *x, struct
     char path[700], line[400];
 
     mkdir(folder, 0700);
+    if (x->facts) fx_config(folder, x);
     put_text(&index, "{\"metadata\":{},\"weight_map\":{");
     for (size_t i = 0; i < l->n; i++) {
         snprintf(line, sizeof line, "%s\"%s\":\"part-%d.safetensors\"", i ? "," : "", l->t[i].name,

@@ -260,6 +260,57 @@ static void test_wrong_tensors(void **state)
     want_refusal(gguf, out, IG_BAD_FILE, text);
 }
 
+/* The shapes are right, and what the checkpoint says of its model is not. */
+static void test_wrong_facts(void **state)
+{
+    const char *out = in_folder("out.ingot"), *gguf = in_folder("facts.gguf"),
+               *hf = in_folder("facts");
+    char text[700];
+    (void)state;
+
+    fx_make(gguf, &(struct fixture){
+                      .gguf = 1, .sparse = 1, .facts = 1, .wrong = "general.architecture" });
+    snprintf(text, sizeof text, ": general.architecture: want %s (plan of %s), got other" OTHER,
+             ig_gguf_arch, IG_MODEL_ID, gguf);
+    want_refusal(gguf, out, IG_MISMATCH, text);
+    for (int i = 0; i < ig_n_facts; i++) {
+        const struct ig_fact *fact = &ig_facts[i];
+        const double want = (double)fact->value, got = (double)(fact->value + 1.0f);
+        if (fact->gguf[0]) {
+            fx_make(gguf, &(struct fixture){
+                              .gguf = 1, .sparse = 1, .facts = 1, .wrong = fact->gguf[0] });
+            snprintf(text, sizeof text, ": %s: want %.7g (plan of %s), got %.9g" OTHER,
+                     fact->gguf[0], want, IG_MODEL_ID, got, gguf);
+            want_refusal(gguf, out, IG_MISMATCH, text);
+        }
+        if (!fact->hf[0] || strchr(fact->hf[0], '.') || strcmp(fact->hf[0], "head_dim") == 0)
+            continue;
+        fx_make(hf, &(struct fixture){
+                        .fmt = IG_BF16, .shards = 1, .sparse = 1, .facts = 1, .wrong = fact->hf[0] });
+        snprintf(text, sizeof text, "/config.json: %s: want %.7g (plan of %s), got %.9g" OTHER,
+                 fact->hf[0], want, IG_MODEL_ID, got, hf);
+        want_refusal(hf, out, IG_MISMATCH, text);
+    }
+    unlink(gguf);
+}
+
+/* The same metadata without a fault is no obstacle. */
+static void test_right_facts(void **state)
+{
+    const char *out = in_folder("two.ingot"), *gguf = in_folder("facts.gguf"),
+               *hf = in_folder("facts"), *one = in_folder("one.ingot");
+    (void)state;
+
+    fx_make(gguf, &(struct fixture){ .gguf = 1, .fmt = IG_BF16, .facts = 1 });
+    must(pack(gguf, out));
+    must_equal(one, out);
+    unlink(gguf);
+    if (is_big()) return;
+    fx_make(hf, &(struct fixture){ .fmt = IG_BF16, .shards = 1, .facts = 1 });
+    must(pack(hf, out));
+    must_equal(one, out);
+}
+
 static void test_not_finite(void **state)
 {
     const char *src = in_folder("nan.safetensors"), *out = in_folder("out.ingot");
@@ -488,6 +539,7 @@ int main(void)
         cmocka_unit_test(test_gguf_blocks),
         cmocka_unit_test(test_demo_model),
         cmocka_unit_test(test_wrong_tensors),
+        cmocka_unit_test(test_wrong_facts), cmocka_unit_test(test_right_facts),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_not_a_checkpoint),
         cmocka_unit_test(test_output_is_source),

@@ -101,13 +101,40 @@ function T.test_hugging_face_folder()
   eq(out, "")
   eq(code, 0)
   local config = lib.read(folder .. "/My-Model-box-8gb/config.h")
-  lu.assertStrContains(config, " *   model     My Model/config.json\n")
+  lu.assertStrContains(config, " *   model     My-Model/config.json\n")
   lu.assertStrContains(config, '#define IG_MODEL_ID    "My-Model"\n')
   lu.assertNotStrContains(config, folder)
   out, code = build("'" .. folder .. "/My Model' hw/box-8gb.lua --set quant=q8_0")
   eq(code, 1)
   eq(out, "My Model/config.json: weights.expert: want f32, f16 or bf16 "
     .. "(down has 24 columns, and blocks are of 32), got q8_0\n")
+end
+
+-- A file's name is text that its finder chose: no banner may run it.
+function T.test_names_of_files_are_only_names()
+  local name = "x* int y; $(shell touch pwned)\n$(error z)\t\27\xc3\xa9\\.lua"
+  lib.write(folder .. "/" .. name, lib.read(ROOT .. "/models/tiny-mixtral.lua"))
+  local out, code = build("'" .. folder .. "/" .. name .. "' hw/box-8gb.lua --set id=named")
+  eq({ out, code }, { "", 0 })
+  for _, file in ipairs { "build.mk", "config.h", "tables.c", "tables.h" } do
+    local text = lib.read(folder .. "/named/" .. file)
+    local banner = text:match("model +([^\n]*)\n")
+    eq(banner, "x--int-y----shell-touch-pwned----error-z------.lua", file)
+    lu.assertNil(text:find("[^\n\32-\126]"), file)
+  end
+end
+
+function T.test_out_must_be_a_folder()
+  local out, code = lib.run(BUILD .. "models/tiny-mixtral.lua hw/box-8gb.lua --out ''")
+  eq(code, 2)
+  lu.assertStrContains(out, "build.lua: --out: want a folder, got an empty word\n")
+end
+
+function T.test_a_description_that_does_not_end()
+  lib.write(folder .. "/loop.lua", "model { n_layer = (function() while true do end end)() }")
+  local out, code = lib.run(("timeout 20 %s '%s/loop.lua' hw/box-8gb.lua"):format(BUILD, folder))
+  eq(code, 1)
+  lu.assertStrContains(out, "loop.lua: text: want model { ... } and nothing else, got: more than 10000000 steps\n")
 end
 
 function T.test_unwritable_output()

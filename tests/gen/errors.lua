@@ -54,6 +54,19 @@ function T.test_model_fields()
     "x.lua: n_exprt: want a known field %(family .*%), got an unknown one")
 end
 
+-- The text is the same in every process, and nothing in it moves a terminal's cursor.
+function T.test_unknown_keys_are_shown_clean()
+  local known = ": want a known field %(family .*%), got an unknown one"
+  for key, shown in ipairs { "a%?%[31m%?b%?", "a table", "a function", "true", "1.5" } do
+    local text = ({ '["a\\27[31m\\nb\\xff"]', "[{}]", "[function() end]", "[true]", "[1.5]" })[key]
+    lu.assertStrMatches(model_problem { extra = text .. " = 8" }, "x.lua: " .. shown .. known)
+  end
+  lu.assertStrMatches(model_problem { extra = ("k"):rep(99) .. " = 8" },
+    "x.lua: " .. ("k"):rep(60) .. "%.%.%." .. known)
+  eq(model_problem { n_layer = 'n_layer = "a\\nb"' },
+    'x.lua: n_layer: want an integer from 1 to 1024, got "a\\nb"')
+end
+
 function T.test_model_contradictions()
   eq(model_problem { n_head_kv = "n_head_kv = 3" }, "x.lua: n_head_kv: want a divisor of n_head (4), got 3")
   eq(model_problem { head_dim = "head_dim = 15" }, "x.lua: head_dim: want an even number (RoPE turns pairs), got 15")
@@ -93,6 +106,10 @@ function T.test_options()
   lu.assertStrContains(problem("quant=iq2_xs"), '--set: quant: want f32 or f16 or bf16 or q8_0 or q4_0 or q4_k or ')
   eq(problem("kv=q8_0"), '--set: kv: want f32 or f16, got "q8_0"')
   eq(problem("id=../up"), "--set: id: want a name of letters, digits, '.', '_' and '-', got \"../up\"")
+  for _, id in ipairs { "active.mk", "common", "tools", "tests", "test", "probe", "common-assert", "tests-address" } do
+    eq(problem("id=" .. id), ('--set: id: want a name that the build does not use itself, got "%s"'):format(id))
+  end
+  eq(problem("id=tester", "ctx=5"), "")
   lu.assertStrContains(problem("wat=1"), "--set: wat: want a known field (quant quant.expert")
 end
 

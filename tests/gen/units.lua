@@ -49,6 +49,7 @@ function T.test_other_literals()
   eq(c.u64(5), "UINT64_C(5)")
   eq(c.hex64(-1), "UINT64_C(0xffffffffffffffff)")
   eq(c.str('a"\\\n\t?\1\xff'), [["a\"\\\n\t\?\001\377"]])
+  eq(c.remark("a b*/config.json"), "a-b-/config.json")
   eq(c.rows { 1, 2, 3 }, { "1, 2, 3," })
   eq(c.rows { 1, 2, 3, 4, 5, 6, 7, 8, 9 }, { "1, 2, 3, 4, 5, 6, 7, 8,", "9," })
 end
@@ -103,7 +104,7 @@ end
 
 function T.test_show()
   eq(schema.show(nil), "nothing")
-  eq(schema.show("a\nb"), '"a\\\nb"')
+  eq(schema.show("a\nb"), '"a\\nb"')
   eq(schema.show(2.0), "2")
   eq(schema.show(0 / 0), "nan")
   eq(schema.show(true), "true")

@@ -88,9 +88,9 @@ enum {
 #define IG_MODEL_ID    "mixtral"
 #define IG_HW_ID       "4090"
 #define IG_PLAN_HASH   "0123456789abcdef"
-#define IG_LAYOUT_HASH UINT64_C(0xa612225471a3155b)
+#define IG_LAYOUT_HASH UINT64_C(0x7c937c856dd8af6d)
 #define IG_LAYOUT_TEXT \
-    "mixtral, 32 layers of 8 experts, 4096 wide, expert width 14336, vocabulary 32000; expert bf16, attn bf16, embed bf16, output bf16, router bf16; 93408215040 bytes"
+    "mixtral, 32 layers of 8 experts (2 used), 32 heads over 8 of 128, rope 1000000, 4096 wide, expert width 14336, vocabulary 32000, facts 27e2494e; expert bf16, attn bf16, embed bf16, output bf16, router bf16; 93408215040 bytes"
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */

@@ -6,8 +6,5 @@
 #   plan      0123456789abcdef
 
 ID          := tiny-mixtral-avx2-desktop
-MODEL_ID    := tiny-mixtral
 BINARY      := tiny-mixtral
-ISA         := avx2
-KERNEL_ISAS := ref avx2
 NEEDS_GPU   := 0

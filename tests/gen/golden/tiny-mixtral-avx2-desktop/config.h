@@ -84,9 +84,9 @@ enum {
 #define IG_MODEL_ID    "tiny-mixtral"
 #define IG_HW_ID       "avx2-desktop"
 #define IG_PLAN_HASH   "0123456789abcdef"
-#define IG_LAYOUT_HASH UINT64_C(0x5295974d4e1b2cfc)
+#define IG_LAYOUT_HASH UINT64_C(0xad8ab4fa189b8381)
 #define IG_LAYOUT_TEXT \
-    "mixtral, 7 layers of 16 experts, 256 wide, expert width 320, vocabulary 4096; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes"
+    "mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts be076f0a; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes"
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */

@@ -368,6 +368,21 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
     },
 };
 
+const char ig_gguf_arch[] = "llama";
+const int ig_n_facts = 10;
+const struct ig_fact ig_facts[10] = {
+    { .hf = { "num_hidden_layers" }, .gguf = { "llama.block_count" }, .less = "llama.nextn_predict_layers", .value = 7.0f },
+    { .hf = { "hidden_size" }, .gguf = { "llama.embedding_length" }, .value = 256.0f },
+    { .hf = { "num_attention_heads" }, .gguf = { "llama.attention.head_count" }, .value = 8.0f },
+    { .hf = { "num_key_value_heads" }, .gguf = { "llama.attention.head_count_kv" }, .value = 2.0f },
+    { .hf = { "head_dim" }, .gguf = { "llama.attention.key_length" }, .value = 32.0f },
+    { .hf = { "num_local_experts" }, .gguf = { "llama.expert_count" }, .value = 16.0f },
+    { .hf = { "num_experts_per_tok" }, .gguf = { "llama.expert_used_count" }, .value = 2.0f },
+    { .hf = { "rms_norm_eps" }, .gguf = { "llama.attention.layer_norm_rms_epsilon" }, .value = 1e-05f },
+    { .hf = { "rope_theta", "rope_parameters.rope_theta" }, .gguf = { "llama.rope.freq_base" }, .value = 1e+04f },
+    { .hf = { "sliding_window" }, .gguf = { "llama.attention.sliding_window" }, .value = 0.0f },
+};
+
 const int ig_n_regions = 18;
 const struct ig_region ig_regions[18] = {
     { .name = "data", .off = IG_MEM_DATA_OFF, .bytes = IG_MEM_DATA_BYTES },
@@ -425,6 +440,6 @@ const char ig_plan_text[] =
     "a token    reads 10.9 MiB: 4.3 MiB resident + 6.6 MiB of experts\n"
     "predicted  3337 tokens/s at most, bound by memory at 38.0 GB/s\n"
     "\n"
-    "layout     5295974d4e1b2cfc  mixtral, 7 layers of 16 experts, 256 wide, expert width 320, vocabulary 4096; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes\n"
+    "layout     ad8ab4fa189b8381  mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts be076f0a; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes\n"
     "plan       0123456789abcdef\n"
     ;

@@ -84,9 +84,9 @@ enum {
 #define IG_MODEL_ID    "tiny-mixtral"
 #define IG_HW_ID       "box-8gb"
 #define IG_PLAN_HASH   "0123456789abcdef"
-#define IG_LAYOUT_HASH UINT64_C(0xc7b0bb17f2d55b5c)
+#define IG_LAYOUT_HASH UINT64_C(0xdaa3e8199a62bca5)
 #define IG_LAYOUT_TEXT \
-    "mixtral, 7 layers of 16 experts, 256 wide, expert width 320, vocabulary 4096; expert q8_0, attn q8_0, embed q8_0, output q8_0, router f32; 32940032 bytes"
+    "mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts be076f0a; expert q8_0, attn q8_0, embed q8_0, output q8_0, router f32; 32940032 bytes"
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
