@@ -46,6 +46,7 @@ local FACTS = {
   { "rope_dim" }, { "n_expert" }, { "n_expert_used" }, { "norm_eps" }, { "rope_theta" }, { "window" },
   { "route_norm" }, { "route_scale" }, { "router_jitter" }, { "qkv_clip" }, { "act_limit" }, { "embd_scale" },
   { "residual_scale" }, { "logit_scale" }, { "q_lora" }, { "kv_lora" }, { "v_dim" },
+  { "n_layer_enc" }, { "n_rel_bucket" }, { "rel_distance" }, { "start_token" },
 }
 
 local function keys_of(list, field, prefix)

@@ -45,7 +45,7 @@ return {
   hf = {
     model_types = { "switch_transformers" },
     keys = common.hf_keys {
-      { field = "n_layer",      key = "num_layers" }, -- of the encoder; derive() adds the decoder's
+      { field = "n_layer",      none = true }, -- derive() adds up both stacks
       { field = "n_layer_enc",  key = "num_layers" },
       { field = "n_embd",       key = "d_model" },
       { field = "n_head",       key = "num_heads" },
