@@ -13,12 +13,14 @@ M.ROLES = {
   "FFN_NORM", "FFN_NORM_BIAS", "DENSE_GATE", "DENSE_UP", "DENSE_DOWN",
   "ROUTER", "ROUTER_BIAS", "ROUTE_BIAS", "SHARED_SCALE", "SHARED_GATE", "SHARED_UP", "SHARED_DOWN",
   "GATE", "GATE_BIAS", "UP", "UP_BIAS", "DOWN", "DOWN_BIAS",
+  "ENC_NORM", "REL_BIAS", "CROSS_NORM", "CROSS_Q", "CROSS_K", "CROSS_V", "CROSS_O",
 }
 
---- A family's entry for one name -> { name, slice?, paired? } with numbers.
+--- A family's entry for one name -> { name, slice?, paired?, stack? } with numbers.
 function M.alternative(entry, m)
   if type(entry) == "string" then return { name = entry } end
-  return { name = entry[1], slice = entry.slice and entry.slice(m), paired = entry.paired and entry.paired(m) }
+  return { name = entry[1], slice = entry.slice and entry.slice(m), paired = entry.paired and entry.paired(m),
+           stack = entry.stack }
 end
 
 --- Every role that the family names: { role, hf = { alternatives }, gguf = { ... } }.
@@ -44,6 +46,7 @@ local FACTS = {
   { "rope_dim" }, { "n_expert" }, { "n_expert_used" }, { "norm_eps" }, { "rope_theta" }, { "window" },
   { "route_norm" }, { "route_scale" }, { "router_jitter" }, { "qkv_clip" }, { "act_limit" }, { "embd_scale" },
   { "residual_scale" }, { "logit_scale" }, { "q_lora" }, { "kv_lora" }, { "v_dim" },
+  { "n_layer_enc" }, { "n_rel_bucket" }, { "rel_distance" }, { "start_token" },
 }
 
 local function keys_of(list, field, prefix)

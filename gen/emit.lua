@@ -8,6 +8,7 @@ local dump = require "gen.dump"
 local explain = require "gen.explain"
 local families = require "gen.families"
 local hash = require "gen.hash"
+local plan_bias = require "gen.plan_bias"
 local plan_mem = require "gen.plan_mem"
 local plan_rope = require "gen.plan_rope"
 local plan_tier = require "gen.plan_tier"
@@ -69,6 +70,7 @@ local function name_rows(list)
         s.step or 1)
       if s.transpose then text = text .. (", .cols = %d"):format(s.cols) end
     end
+    if a.stack then text = text .. ", .stack = IG_STACK_" .. a.stack end
     if a.paired then text = text .. (", .pair_period = %d, .pair_from = %d"):format(a.paired.period, a.paired.from) end
     rows[i] = "{ " .. text .. " },"
   end
@@ -105,10 +107,15 @@ local function floats(list)
   return out
 end
 
+local function row_tables(lists)
+  for i, list in ipairs(lists) do lists[i] = { rows = c.rows(list) } end
+  return lists
+end
+
 -- Rotary tables, and the switches that the compiler folds away.
 local function arithmetic(m)
-  local rope, tables = plan_rope.plan(m), {}
-  for i, freq in ipairs(rope.tables) do tables[i] = { rows = c.rows(floats(freq)) } end
+  local rope, freqs = plan_rope.plan(m), {}
+  for i, freq in ipairs(rope.tables) do freqs[i] = floats(freq) end
   local function up(word) return word:upper() end
   return {
     norm = "IG_NORM_" .. up(m.norm), qk_norm = "IG_QK_NORM_" .. up(m.qk_norm), act = "IG_ACT_" .. up(m.act),
@@ -118,7 +125,8 @@ local function arithmetic(m)
     residual_scale = c.f32(m.residual_scale), logit_scale = c.f32(m.logit_scale),
     latent_eps = c.f32(m.latent_eps), attn_scale = c.f32(plan_rope.attn_scale(m)),
     n_rope = #rope.tables, rope_switch = rope.switch, rope_scales = table.concat(floats(rope.scales), ", "),
-    rope_tables = tables, n_ff_aside = plan_mem.aside(m),
+    rope_tables = row_tables(freqs), n_ff_aside = plan_mem.aside(m), kv_layers = plan_mem.kv_layers(m),
+    rel_buckets = m.n_rel_bucket > 0 and row_tables(plan_bias.plan(m)),
     q_lora = m.q_lora, kv_lora = m.kv_lora or 0, nope_dim = m.nope_dim or 0, v_dim = m.v_dim or m.head_dim,
   }
 end
@@ -207,6 +215,7 @@ function M.view(plan, plan_hash)
     gguf_arch = c.str((families.by_name[m.family].gguf or { arch = "" }).arch),
     token_embd = mat(layout.token_embd), output = mat(layout.output),
     output_norm = c.u64(layout.output_norm), output_norm_bias = c.u64(layout.output_norm_bias or 0),
+    enc_norm = c.u64(layout.enc_norm or 0),
     plan_text = text_lines(explain.text(plan, plan_hash)),
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), tier = tier_view(plan),
     gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,

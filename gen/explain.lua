@@ -2,12 +2,14 @@
 
 local formats_of = require "gen.formats"
 local num = require "gen.num"
+local plan_kinds = require "gen.plan_kinds"
+local plan_layout = require "gen.plan_layout"
 
 local M = {}
 
 local CLASSES = {
   { "experts",    { "gate", "up", "down", "dense_gate", "dense_up", "dense_down" } },
-  { "attention",  { "q", "k", "v", "o", "q_a", "kv_a", "k_b", "v_b" } },
+  { "attention",  plan_layout.ATTN },
   { "router",     { "router" } },
   { "embedding",  { "token_embd" } },
   { "output",     { "output" } },
@@ -20,8 +22,10 @@ end
 local function describe_model(plan, add)
   local m = plan.model
   add("model      %s (%s)", plan.model_id, plan.model_file)
-  add("           %s, %d layers, %d wide, %d heads over %d KV heads of %d", m.family, m.n_layer,
-    m.n_embd, m.n_head, m.n_head_kv, m.head_dim)
+  local enc = m.n_layer_enc
+  local layers = enc > 0 and ("%d + %d"):format(enc, m.n_layer - enc) or m.n_layer
+  add("           %s, %s layers, %d wide, %d heads over %d KV heads of %d", m.family, layers, m.n_embd,
+    m.n_head, m.n_head_kv, m.head_dim)
   add("           %d experts of %d a layer, %d used; vocabulary %d%s%s", m.n_expert, m.n_ff,
     m.n_expert_used, m.n_vocab, m.tied and ", tied output" or "",
     m.window > 0 and (", window %d"):format(m.window) or "")
@@ -45,12 +49,26 @@ local function describe_weights(plan, add)
   for i, class in ipairs(CLASSES) do
     parts[i] = class[1] .. " " .. formats_of.used(plan.formats, class[2])
   end
+  local most = 0
+  for _, layer in ipairs(layout.layers) do most = math.max(most, layer.expert_stride) end
   add("weights    %s", table.concat(parts, ", "))
   add("           %s resident + %s of experts (%s each)", num.human(layout.resident_bytes),
-    num.human(layout.data_bytes - layout.resident_bytes), num.human(layout.layers[#layout.layers].expert_stride))
+    num.human(layout.data_bytes - layout.resident_bytes), num.human(most))
   add("sizes      %d positions of %s KV, batches of %d rows (%d with logits), %d threads", plan.size.ctx,
     plan.size.kv, plan.size.batch, plan.size.logit_rows, plan.size.threads)
   for _, note in ipairs(plan.notes) do add("note       %s", note) end
+end
+
+-- Encoder-decoders have experts beside dense blocks of the same kind: what a cache may hold.
+local function describe_kinds(plan, add)
+  local m = plan.model
+  if m.n_layer_enc == 0 then return end
+  for _, kind in ipairs(plan_kinds.of(m, plan.layout)) do
+    add("cacheable  %s: experts of %s in %d layers, %.2g %% of a layer's calls each (below %s or over %.0f %%)",
+      kind.cacheable and "yes" or "no, on demand", num.human(kind.bytes), kind.layers, 100 * kind.share,
+      num.human(plan_kinds.SMALL_BYTES), 100 * plan_kinds.FREQUENT)
+  end
+  add("           dense blocks, in every call, are resident")
 end
 
 local function describe_memory(plan, add)
@@ -127,6 +145,7 @@ function M.text(plan, plan_hash)
   describe_model(plan, add)
   describe_machine(plan, add)
   describe_weights(plan, add)
+  describe_kinds(plan, add)
   describe_memory(plan, add)
   describe_cache(plan, add)
   describe_tier(plan, add)

@@ -3,7 +3,7 @@
 local M = {
   files = {
     "mixtral", "llama", "qwen3moe", "olmoe", "qwen2moe", "granitemoe", "glm4moe", "phimoe", "dbrx", "gptoss",
-    "deepseek2", "deepseek3",
+    "deepseek2", "deepseek3", "switch",
   },
   list = {}, names = {}, by_name = {},
 }

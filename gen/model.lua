@@ -54,7 +54,7 @@ local EXTRA = {
   { name = "expert_bias",  kind = "boolean", default = false }, -- of experts and of the router
   { name = "sinks",        kind = "boolean", default = false },
   { name = "window_every", kind = "integer", min = 0, max = 1024, default = 0 },
-  { name = "act",          kind = "choice",  choices = { "swiglu", "swiglu_oai" }, default = "swiglu" },
+  { name = "act",          kind = "choice",  choices = { "swiglu", "swiglu_oai", "relu" }, default = "swiglu" },
   { name = "act_limit",    kind = "number",  min = 0, max = 1e6, default = 0.0 },
   { name = "qkv_clip",     kind = "number",  min = 0, max = 1e6, default = 0.0 },
   { name = "embd_scale",     kind = "number", min = 1e-6, max = 1e6, default = 1.0 },
@@ -74,6 +74,12 @@ local EXTRA = {
   { name = "n_ff_dense",   kind = "integer", min = 0, max = 262144, default = 0 },
   { name = "n_ff_shared",  kind = "integer", min = 0, max = 262144, default = 0 },
   { name = "shared_gate",  kind = "boolean", default = false },
+  { name = "n_layer_enc",  kind = "integer", min = 0, max = 1024, default = 0 }, -- the first of n_layer
+  { name = "sparse_step",  kind = "integer", min = 0, max = 1024, default = 1 }, -- of the decoder; 0: no experts
+  { name = "sparse_step_enc", kind = "integer", min = 0, max = 1024, default = 1 },
+  { name = "n_rel_bucket", kind = "integer", min = 0, max = 1024, default = 0 },
+  { name = "rel_distance", kind = "integer", min = 0, max = 65536, default = 0 },
+  { name = "start_token",  kind = "integer", min = 0, max = 1 << 24, default = 0 }, -- of the decoder
   { name = "rope_dim",     kind = "integer", min = 2, max = 1024, optional = true },
   { name = "rope",         kind = "table",   fields = rope.fields, optional = true },
   { name = "q_lora",       kind = "integer", min = 0, max = 65536, default = 0 },
@@ -116,6 +122,15 @@ local RULES = {
   { "n_route_group_used", function(m) return m.n_route_group == 1 or m.n_route_group_used <= m.n_route_group
       and m.n_expert_used <= m.n_expert // m.n_route_group * m.n_route_group_used end,
     function() return "groups that hold the experts used" end },
+  { "n_layer_enc", function(m) return not families.by_name[m.family].encoder
+      or m.n_layer_enc > 0 and m.n_layer_enc < m.n_layer end,
+    function(m) return ("from 1 to less than n_layer (%d)"):format(m.n_layer) end },
+  { "n_rel_bucket", function(m) return m.n_rel_bucket % 4 == 0 end,
+    function() return "a multiple of 4 (two directions, two kinds of bucket)" end },
+  { "rel_distance", function(m) return m.n_rel_bucket == 0 or m.rel_distance > m.n_rel_bucket // 2 end,
+    function(m) return ("more than half of the buckets (%d)"):format(m.n_rel_bucket) end },
+  { "start_token", function(m) return m.start_token < m.n_vocab end,
+    function(m) return ("less than n_vocab (%d)"):format(m.n_vocab) end },
   { "v_dim", function(m) return not is_mla(m) or m.v_dim % quant.PANEL_ROWS == 0 end,
     function() return "a multiple of 16" end },
   { "kv_lora", function(m) return not is_mla(m) or m.kv_lora % quant.PANEL_ROWS == 0 end,
@@ -159,6 +174,7 @@ end
 --- @return table model     (complete only when no problem was added)
 function M.check(stated, file, problems, names)
   local before, family = #problems, families.by_name[stated.family]
+  if family and family.fill then family.fill(stated) end
   if family then fill_extra(family, stated, file, problems, names) end
   if family and is_mla(stated) then fill_latent(stated, file, problems, names) end
   local m = schema.check(family and family.dense and DENSE or M.fields, stated, file, problems, "", names)

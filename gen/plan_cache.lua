@@ -14,6 +14,7 @@
 -- RAM and link the slowest, which favours many ways.
 
 local num = require "gen.num"
+local plan_kinds = require "gen.plan_kinds"
 
 local M = {}
 
@@ -22,35 +23,29 @@ function M.hit_rate(ways, n_expert)
   return math.sqrt(ways / n_expert)
 end
 
-local function geometry(m, hw, slots, ways, slot, resident_s)
-  local layers = m.n_layer - m.n_layer_dense
-  local sets = math.min(slots // ways, layers)
+local function geometry(m, hw, from, ways)
+  local slot, layers = from.slot, from.layers
+  local sets = math.min(from.slots // ways, from.cached)
   local hits = sets * m.n_expert_used * M.hit_rate(ways, m.n_expert)
   local fetched = sets * m.n_expert_used - hits
   local missed = layers * m.n_expert_used - hits
   local cpu_s = missed * slot / hw.cpu_bw
   local link_s = fetched * slot / hw.gpu.link_bw
   local ram_s = (missed + fetched) * slot / hw.mem_bw
-  local gpu_s = resident_s + hits * slot / hw.gpu.vram_bw
+  local gpu_s = from.resident_s + hits * slot / hw.gpu.vram_bw
   return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used),
            seconds = gpu_s + math.max(cpu_s, link_s, ram_s) }
 end
 
 -- Every M that holds a token's own experts; the fastest, and on a tie the one with more ways.
-local function choose(m, hw, slots, slot, resident_s)
+local function choose(m, hw, from)
   local weighed, best = {}, nil
-  for ways = m.n_expert_used, math.min(m.n_expert, slots) do
-    local g = geometry(m, hw, slots, ways, slot, resident_s)
+  for ways = m.n_expert_used, math.min(m.n_expert, from.slots) do
+    local g = geometry(m, hw, from, ways)
     weighed[#weighed + 1] = g
     if not best or g.seconds <= best.seconds then best = g end
   end
   return best, weighed
-end
-
-local function slot_bytes(layout)
-  local most = 0
-  for _, layer in ipairs(layout.layers) do most = math.max(most, layer.expert_stride) end
-  return most
 end
 
 --- @param m      table  a checked model
@@ -77,14 +72,18 @@ function M.plan(m, hw, layout, mem)
       :format(num.human(usable), num.human(gpu.vram), num.human(gpu.vram_reserve), num.human(at),
         num.human(layout.resident_bytes), num.human(mem.kv_bytes), num.human(mem.work_bytes))
   end
-  local slot = slot_bytes(layout)
+  local slot, layers, cached = plan_kinds.for_cache(m, layout)
+  if slot == 0 then
+    return nil, ("cache: want experts below %s or in over %.0f %% of a layer's calls, got none")
+      :format(num.human(plan_kinds.SMALL_BYTES), 100 * plan_kinds.FREQUENT)
+  end
   local slots = (usable - at) // slot
   if slots < m.n_expert_used then
     return nil, ("cache: want %d expert slots of %s for one layer's choice, got %d in %s of VRAM")
       :format(m.n_expert_used, num.human(slot), slots, num.human(usable - at))
   end
-  local resident_s = layout.token_resident_bytes / gpu.vram_bw
-  local best, weighed = choose(m, hw, slots, slot, resident_s)
+  local best, weighed = choose(m, hw, { slot = slot, slots = slots, layers = layers, cached = cached,
+    resident_s = layout.token_resident_bytes / gpu.vram_bw })
   local cache = {
     slots = slots, slot_bytes = slot, sets = best.sets, ways = best.ways, seconds = best.seconds,
     hit_rate = best.hit_rate, weighed = weighed, regions = fixed,

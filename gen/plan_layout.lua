@@ -13,7 +13,7 @@ local shape = require "gen.shape"
 
 local M = {}
 
-M.ATTN = { "q", "k", "v", "o", "q_a", "kv_a", "k_b", "v_b" }
+M.ATTN = { "q", "k", "v", "o", "q_a", "kv_a", "k_b", "v_b", "cross_q", "cross_k", "cross_v", "cross_o" }
 M.ITEM_ALIGN = 64     -- a cache line: kernels load whole ones
 M.SLAB_ALIGN = 4096   -- a page: experts move by direct I/O and by page
 
@@ -30,7 +30,7 @@ local function matrix(mat, fmt)
            panels = panels, bytes = stride * panels }
 end
 
--- Gate and up panels alternate, so that one pass over the slab feeds the activation.
+-- Gate and up panels alternate (one without up is just a matrix), so that one pass over the slab feeds the activation.
 -- Biases end the slab.  Returns its bytes; offsets count from `base`.
 local function slab(layer, items, part, base)
   local mats = {}
@@ -38,11 +38,14 @@ local function slab(layer, items, part, base)
     if item.part == part then mats[#mats + 1] = { own = layer[item.role], bias = item.bias } end
   end
   if #mats == 0 then return 0 end
-  local gate, up, down = mats[1].own, mats[2].own, mats[3].own
-  gate.off, up.off = base, base + gate.stride
-  gate.stride = gate.stride + up.stride
-  up.stride = gate.stride
-  down.off = base + gate.bytes + up.bytes
+  local gate, up, down = mats[1].own, #mats == 3 and mats[2].own, mats[#mats].own
+  gate.off, down.off = base, base + gate.bytes
+  if up then
+    up.off = base + gate.stride
+    gate.stride = gate.stride + up.stride
+    up.stride = gate.stride
+    down.off = down.off + up.bytes
+  end
   local at = down.off + down.bytes
   for _, mat in ipairs(mats) do
     if mat.bias then
@@ -130,14 +133,16 @@ local function summary(m, layout, formats)
 end
 
 -- Bytes that one decode step reads: every resident matrix but the embedding
--- (one row of it), and the chosen experts.
+-- (one row of it), and the chosen experts.  What serves the encoder's input is read once.
 local function token_bytes(m, layout)
   local resident, experts = layout.output.bytes, 0
   for i, layer in ipairs(layout.layers) do
-    for _, mat in ipairs(shape.layer_matrices(m, i)) do
-      if mat.part ~= "expert" then resident = resident + layer[mat.role].bytes end
+    layer.encoder = shape.is_encoder(m, i) or nil
+    for _, mat in ipairs(layer.encoder and {} or shape.layer_matrices(m, i)) do
+      local once = mat.role == "cross_k" or mat.role == "cross_v"
+      if mat.part ~= "expert" and not once then resident = resident + layer[mat.role].bytes end
     end
-    experts = experts + layer.slab_bytes * m.n_expert_used
+    if not layer.encoder then experts = experts + layer.slab_bytes * m.n_expert_used end
   end
   return resident, experts
 end

@@ -19,7 +19,8 @@ M.N_SEQ = 1
 M.OUTSIDE_BYTES = 64 << 20
 
 -- What reads normed rows of the residual stream.
-M.NORM_READERS = { "q", "k", "v", "q_a", "kv_a", "router", "gate", "up", "dense_gate", "dense_up" }
+M.NORM_READERS = { "q", "k", "v", "q_a", "kv_a", "router", "gate", "up", "dense_gate", "dense_up",
+                   "cross_q", "cross_k", "cross_v" }
 M.GROUP_MOST = 4
 
 local F32 = 4
@@ -29,6 +30,11 @@ local KV_BYTES = { f32 = 4, f16 = 2 }
 function M.counts(ctx)
   local blocks = num.ceil_div(ctx, M.KV_BLOCK)
   return { n_kv_block = M.N_SEQ * blocks, n_span = num.ceil_div(blocks, M.SPAN_BLOCKS) }
+end
+
+--- Layers that the KV cache holds: the encoder's share one, the decoder's have two each.
+function M.kv_layers(m)
+  return m.n_layer_enc > 0 and 1 + 2 * (m.n_layer - m.n_layer_enc) or m.n_layer
 end
 
 local function up16(n)
@@ -94,6 +100,16 @@ local function latent_buffers(m, formats, rows)
   }
 end
 
+-- The encoder's rows, and each stack's bias by distance: of every head, from the farthest key before
+-- a query to the farthest behind it, and a block more, since blocks are read whole.
+local function encoder_buffers(m, size)
+  if m.n_layer_enc == 0 then return {} end
+  return {
+    { "ENC",  size.ctx * m.n_embd * F32 },
+    { "BIAS", 2 * m.n_head * (2 * size.ctx + M.KV_BLOCK) * F32 },
+  }
+end
+
 --- Every buffer's bytes, in arena order.
 local function buffers(m, formats, layout, size)
   local n, rows = M.counts(size.ctx), size.batch
@@ -109,7 +125,7 @@ local function buffers(m, formats, layout, size)
 
   local list = {
     { "DATA",   tier.kind == "ram" and layout.data_bytes or layout.resident_bytes },
-    { "KV",     m.n_layer * n.n_kv_block * m.n_head_kv * M.KV_BLOCK * m.head_dim * 2 * KV_BYTES[size.kv] },
+    { "KV",     M.kv_layers(m) * n.n_kv_block * m.n_head_kv * M.KV_BLOCK * m.head_dim * 2 * KV_BYTES[size.kv] },
     { "ROPE",   n_rope * size.ctx * (m.rope_dim // 2) * 2 * F32 },
     { "X",      rows * m.n_embd * F32 },
     { "XN",     rows * m.n_embd * F32 },
@@ -118,7 +134,7 @@ local function buffers(m, formats, layout, size)
     { "K",      rows * up16(kvd) * F32 },
     { "V",      rows * up16(kvd) * F32 },
     { "AO",     rows * up16(od) * F32 },
-    { "AOQ",    when(formats_of.any(formats, { "o" }, true), rows * xq(od)) },
+    { "AOQ",    when(formats_of.any(formats, { "o", "cross_o" }, true), rows * xq(od)) },
     { "PART",   M.PART_ROW * m.n_head * n.n_span * (m.head_dim + 2) * F32 },
     { "RL",     rows * up16(m.n_expert) * F32 },
     { "TOPK",   picked * 8 },
@@ -137,6 +153,7 @@ local function buffers(m, formats, layout, size)
     { "SAMPLE", m.n_vocab * 8 },
   }
   for _, buffer in ipairs(latent_buffers(m, formats, rows)) do list[#list + 1] = buffer end
+  for _, buffer in ipairs(encoder_buffers(m, size)) do list[#list + 1] = buffer end
   list[#list + 1] = { "THREAD", size.threads * thread_bytes(m, size) }
   return list
 end

@@ -56,6 +56,13 @@ local function moe_layers(layout)
   return list
 end
 
+-- Those of them that a decode step runs: an encoder's run once an input.
+local function decode_layers(layout)
+  local n = 0
+  for _, i in ipairs(moe_layers(layout)) do n = n + (layout.layers[i].encoder and 0 or 1) end
+  return n
+end
+
 --- A tier of kind disk with so many slots; its geometry is not chosen yet.
 function M.with_slots(m, layout, opts, n_slot)
   local name = opts.policy or M.POLICY
@@ -139,7 +146,7 @@ local function choose(m, hw, layout, tier, opts, trace)
     local g, ways, layers = geometry(m, moe, tier.n_slot, n_set)
     if g then
       g.hit = plan_hit.rate(m, g, tier.policy, trace)
-      g.pace = plan_pace.plan(m, hw, layout, g.hit, #moe)
+      g.pace = plan_pace.plan(m, hw, layout, g.hit, decode_layers(layout))
       tier.weighed[#tier.weighed + 1] = g
       if not best or g.pace.seconds <= best.pace.seconds then best = g end
     else

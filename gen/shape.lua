@@ -58,22 +58,47 @@ local function mla(m, list)
   matrix(list, "o", "ATTN_O", m.n_embd, m.n_head * m.v_dim, "attn")
 end
 
+-- Of a decoder beside an encoder: attention to the encoder's output.
+local function cross(m, list)
+  local qd, kvd = m.n_head * m.head_dim, m.n_head_kv * m.head_dim
+  norm(m, list, "cross_norm", "CROSS_NORM")
+  matrix(list, "cross_q", "CROSS_Q", qd, m.n_embd, "attn")
+  matrix(list, "cross_k", "CROSS_K", kvd, m.n_embd, "attn")
+  matrix(list, "cross_v", "CROSS_V", kvd, m.n_embd, "attn")
+  matrix(list, "cross_o", "CROSS_O", m.n_embd, qd, "attn")
+end
+
 local function mlp(m, list, prefix, source, width, part)
   local function more(name)
     return { part = part, bias = m.expert_bias and part == "expert" and source .. name .. "_BIAS" or nil }
   end
   matrix(list, prefix .. "gate", source .. "GATE", width, m.n_embd, "expert", more "GATE")
-  matrix(list, prefix .. "up", source .. "UP", width, m.n_embd, "expert", more "UP")
+  if m.act ~= "relu" then matrix(list, prefix .. "up", source .. "UP", width, m.n_embd, "expert", more "UP") end
   matrix(list, prefix .. "down", source .. "DOWN", m.n_embd, width, "expert", more "DOWN")
 end
 
-function M.is_dense(m, layer) return layer <= m.n_layer_dense end
+--- Models of two stacks: the encoder's layers come first.
+function M.is_encoder(m, layer) return M.has_encoder(m) and layer <= m.n_layer_enc end
+function M.has_encoder(m) return families.by_name[m.family].encoder == true end
+
+function M.is_dense(m, layer)
+  if not M.has_encoder(m) then return layer <= m.n_layer_dense end
+  local enc = M.is_encoder(m, layer)
+  local step, k = enc and m.sparse_step_enc or m.sparse_step, enc and layer or layer - m.n_layer_enc
+  return step == 0 or step > 1 and (k - 1) % step ~= 1
+end
 
 --- The tensors of layer 1 .. n_layer.
 function M.layer_items(m, layer)
   local list = {}
   norm(m, list, "mixer_norm", "ATTN_NORM")
   if families.by_name[m.family].mixer == "IG_MIXER_MLA" then mla(m, list) else gqa(m, list) end
+  if M.has_encoder(m) then
+    if layer == 1 or layer == m.n_layer_enc + 1 then
+      vector(list, "rel_bias", "REL_BIAS", m.n_rel_bucket * m.n_head)
+    end
+    if layer > m.n_layer_enc then cross(m, list) end
+  end
   norm(m, list, "ffn_norm", "FFN_NORM")
   if M.is_dense(m, layer) then
     mlp(m, list, "dense_", "DENSE_", m.n_ff_dense, "dense")
@@ -103,6 +128,7 @@ function M.outer_items(m)
   local before, after = {}, {}
   matrix(before, "token_embd", "TOKEN_EMBD", m.n_vocab, m.n_embd, "embed")
   norm(m, after, "output_norm", "OUTPUT_NORM")
+  if M.has_encoder(m) then vector(after, "enc_norm", "ENC_NORM", m.n_embd) end
   if not m.tied then
     matrix(after, "output", "OUTPUT", m.n_vocab, m.n_embd, "output",
       { bias = m.output_bias and "OUTPUT_BIAS" or nil })

@@ -84,13 +84,14 @@ struct ig_attn {
 
 /* Fold positions [lo, hi) of one KV block into the state, 0 <= lo < hi <= 64.
  * q: [g][hd]; k: [hd][64] (transposed inside the block); v: [64][hd].
- * score = (sum over d ascending, one fmaf chain) * scale;
+ * score = (sum over d ascending, one fmaf chain) * scale, or with a bias
+ * fmaf(that sum, scale, bias[h * step + j]): NULL, or 64 floats a head;
  * m' = max(m, scores) + 0; c = ig_expf(m - m'); p = ig_expf(score - m');
  * l = fmaf(l, c, sum16(p)), sum16 by rule 4 with position j in lane j % 16;
  * o = o * c, then o = fmaf(p_j, v_j, o) for j ascending.
- * Rows of K outside [lo, hi) may be read, never used. */
+ * Rows of K and biases outside [lo, hi) may be read, never used. */
 typedef void ig_attn_fn(struct ig_attn *st, const float *q, const void *k, const void *v, int hd,
-                        int g, int lo, int hi, float scale);
+                        int g, int lo, int hi, float scale, const float *bias, int step);
 
 /* One instruction set's kernels.  The generated tables name one of these. */
 struct ig_kernels {
@@ -118,8 +119,8 @@ struct ig_kernels {
     /* One more score without a value for each head: m' = max(m, sink), c = ig_expf(m - m');
      * l = fmaf(l, c, ig_expf(sink - m')), o = o * c */
     void (*attn_sink)(struct ig_attn *a, const float *sink, int hd, int g);
-    /* y = (x - mean) * (1 / sqrt(var + eps)) * w + b, left to right, the last two one fmaf; b may be
-     * NULL; mean = sum(x) / n, var = sum((x - mean)^2) / n, sums by rule 4 */
+    /* y = (x - mean) * (1 / sqrt(var + eps)) * w + b, left to right, the last two one fmaf; b may
+     * be NULL; mean = sum(x) / n, var = sum((x - mean)^2) / n, sums by rule 4 */
     void (*layernorm)(float *y, const float *x, const float *w, const float *b, int n, float eps);
     /* y = y + x */
     void (*add)(float *y, const float *x, int n);
@@ -132,6 +133,8 @@ struct ig_kernels {
     /* g = min(gate, limit), u = up into [-limit, limit];
      * h = (u + 1) * (g / (1 + ig_expf(-1.702 * g))) */
     void (*swiglu_oai)(float *h, const float *gate, const float *up, float limit, int n);
+    /* y = x < 0 ? 0 : x */
+    void (*relu)(float *y, const float *x, int n);
 };
 
 extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512;

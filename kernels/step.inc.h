@@ -118,9 +118,14 @@ static void STEP(swiglu_oai)(float *restrict h, const float *restrict gate,
     }
 }
 
+static void STEP(relu)(float *restrict y, const float *restrict x, int n)
+{
+    for (int i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
 #define IG_STEP_MEMBERS                                                                            \
     .attn_sink = STEP(attn_sink), .layernorm = STEP(layernorm), .add = STEP(add),                  \
     .clamp = STEP(clamp), .sigmoid = STEP(sigmoid), .dot = STEP(dot),                              \
-    .swiglu_oai = STEP(swiglu_oai), .axpy = STEP(axpy), .rope = STEP(rope),                        \
+    .swiglu_oai = STEP(swiglu_oai), .relu = STEP(relu), .axpy = STEP(axpy), .rope = STEP(rope),    \
     .store_kv = { [IG_F32] = STEP(store_f32), [IG_F16] = STEP(store_f16) },                        \
     .attn_merge = STEP(attn_merge),

@@ -86,6 +86,10 @@ static const struct arg table[] = {
 
     { "--tokens", NULL, IG_CMD_EVAL, TEXT, AT(tokens), 0, 0, NULL, "IDS",
       "run these token ids, as 1,2,3, instead of a text" },
+#if IG_N_LAYER_ENC
+    { "--decoder-tokens", NULL, IG_CMD_EVAL, TEXT, AT(decoder_tokens), 0, 0, NULL, "IDS",
+      "with --tokens, which the encoder reads: what the decoder reads (default: its start token)" },
+#endif
     { "--dump", NULL, IG_CMD_EVAL, TEXT, AT(dump), 0, 0, NULL, "FILE",
       "with --tokens: write logits, hidden states and router choices as safetensors" },
     { "--greedy", NULL, IG_CMD_EVAL, INT, AT(greedy), 0, ANY, NULL, "N",

@@ -53,7 +53,7 @@ struct ig_opts {
     struct ig_opt_u64 synth;
     const char *tokenizer; /* another source of the tokenizer */
 
-    const char *tokens, *dump;
+    const char *tokens, *decoder_tokens, *dump;
     int greedy; /* -1: not given */
 
     int bench_prompt, bench_gen, repetitions;

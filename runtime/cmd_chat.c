@@ -67,8 +67,8 @@ static enum ig_err keep_answer(struct talk *t, int n_prompt, struct ig_why *why)
 {
     char *text = NULL;
     size_t bytes = 0;
-    enum ig_err err = ig_tok_decode(t->s.tok, gen->ids + n_prompt, (size_t)(gen->n_ids - n_prompt), 0,
-                                    &text, &bytes, why);
+    enum ig_err err = ig_tok_decode(t->s.tok, gen->ids + n_prompt, (size_t)(gen->n_ids - n_prompt),
+                                    0, &text, &bytes, why);
     if (err == IG_OK) err = add(t, "assistant", text, bytes, why);
     free(text);
     return err;
@@ -168,6 +168,8 @@ static enum ig_err converse(struct talk *t, struct ig_why *why)
 
 static enum ig_err open_talk(struct talk *t, struct ig_why *why)
 {
+    if (IG_N_LAYER_ENC)
+        return ig_fail(why, IG_FAIL, "a model with an encoder does not chat; use run");
     enum ig_err err = ig_session_open(&t->s, t->o, 1, why);
     if (err != IG_OK) return err;
     const char *source = ig_tok_chat_template(t->s.tok);

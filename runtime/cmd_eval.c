@@ -45,7 +45,7 @@ static void take(void *ctx, int pos, const float *logits)
 /* Whole windows only: what a signal cuts off does not count. */
 static void measure(struct ig_engine *e, const int32_t *ids, int n, int window, struct tally *t)
 {
-    const struct ig_eval_to to = { t, NULL, take };
+    const struct ig_eval_to to = { t, take };
     const double t0 = ig_seconds();
     for (int at = 0; at < n; at += window) {
         const int len = n - at < window ? n - at : window;
@@ -121,6 +121,10 @@ enum ig_err ig_cmd_eval(const struct ig_opts *o, struct ig_why *why)
     if (!o->file == !o->tokens)
         return ig_fail(why, IG_USAGE, "want -f FILE or --tokens IDS, got %s",
                        o->file ? "both" : "neither");
+    if (o->file && IG_N_LAYER_ENC)
+        return ig_fail(why, IG_USAGE,
+                       "-f: want --tokens IDS: a model with an encoder has no "
+                       "perplexity of one text");
     if (o->file && (o->dump || o->greedy >= 0))
         return ig_fail(why, IG_USAGE, "%s: want --tokens IDS with it, got -f",
                        o->dump ? "--dump" : "--greedy");

@@ -55,6 +55,12 @@ static enum ig_err complete(const struct ig_opts *o, const char *text, size_t by
         const int left = ig_n_ctx(s.e) - (int)n, more = o->n_predict;
         ig_set_length(s.e, more >= 0 && more <= left ? (int)n + more : 0);
         enum ig_gen_end end = IG_GEN_STOPPED;
+        if (IG_N_LAYER_ENC) { /* the prompt is the encoder's, and the decoder starts its text alone
+                               */
+            ig_encode(s.e, ids, (int)n, gen->n_batch);
+            ids[0] = IG_START_TOKEN;
+            n = 1;
+        }
         if (ig_gen_prompt(gen, ids, (int)n)) {
             if (o->display_prompt) ig_out(text, bytes); /* now: progress lines would wipe it */
             end = ig_gen_answer(gen, o->n_predict, o->ignore_eos);

@@ -21,16 +21,16 @@
 #include <unistd.h>
 
 struct trace_run {
-    int turn, first; /* position of the batch's first row */
+    int turn;
 };
 
-static void routed(void *ctx, int layer, int row, const int32_t *expert, const float *weight)
+static void routed(void *ctx, int layer, int pos, const int32_t *expert, const float *weight)
 {
     const struct trace_run *r = ctx;
     if (ig_layers[layer].ffn != IG_FFN_MOE) return;
     for (int k = 0; k < IG_N_EXPERT_USED; k++)
-        ig_outf("%d,0,%d,%d,%d,%d,%.6f,0,%" PRIu64 "\n", r->turn, r->first + row, layer, k,
-                expert[k], (double)weight[k], ig_layers[layer].expert_stride);
+        ig_outf("%d,0,%d,%d,%d,%d,%.6f,0,%" PRIu64 "\n", r->turn, pos, layer, k, expert[k],
+                (double)weight[k], ig_layers[layer].expert_stride);
 }
 
 static void header(void)
@@ -44,14 +44,14 @@ static void header(void)
 }
 
 /* One window in batches; 0 when a signal or a closed output ended it. */
-static int window(struct ig_engine *e, struct trace_run *r, const int32_t *ids, int n, int batch)
+static int window(struct ig_engine *e, const int32_t *ids, int n, int batch)
 {
     static int32_t pos[IG_N_ROW], seq[IG_N_ROW];
     static uint8_t want[IG_N_ROW];
-    for (r->first = 0; r->first < n; r->first += batch) {
-        const int rows = n - r->first < batch ? n - r->first : batch;
-        for (int i = 0; i < rows; i++) pos[i] = r->first + i;
-        const struct ig_batch b = { rows, ids + r->first, pos, seq, want };
+    for (int at = 0; at < n; at += batch) {
+        const int rows = n - at < batch ? n - at : batch;
+        for (int i = 0; i < rows; i++) pos[i] = at + i;
+        const struct ig_batch b = { rows, ids + at, pos, seq, want };
         ig_forward(e, &b);
         if (ig_out_flush() != 0 || ig_stop_signal()) return 0;
     }
@@ -77,13 +77,15 @@ enum ig_err ig_cmd_trace(const struct ig_opts *o, struct ig_why *why)
     size_t bytes = 0, n = 0;
     if (IG_N_EXPERT == 0)
         return ig_fail(why, IG_FAIL, "want a model with experts, got a dense one");
+    if (IG_N_LAYER_ENC)
+        return ig_fail(why, IG_FAIL, "a model with an encoder has no trace of one text");
     if (!o->file) return ig_fail(why, IG_USAGE, "want -f FILE, got none");
     enum ig_err err = ig_input_file(o->file, &text, &bytes, why);
     if (err == IG_OK) err = ig_session_open(&s, o, 1, why);
     if (err == IG_OK) err = ig_tok_encode(s.tok, text, bytes, 0, 0, &ids, &n, why);
     if (err == IG_OK) err = redirect(o->out, why);
     if (err == IG_OK) {
-        struct trace_run run = { 0, 0 };
+        struct trace_run run = { 0 };
         const struct ig_tap tap = { .ctx = &run, .routed = routed };
         const int most = ig_n_ctx(s.e), batch = o->n_batch ? o->n_batch : IG_N_ROW;
         ig_stop_catch();
@@ -91,7 +93,7 @@ enum ig_err ig_cmd_trace(const struct ig_opts *o, struct ig_why *why)
         header();
         for (size_t at = 0; at < n; at += (size_t)most, run.turn++) {
             const int len = n - at < (size_t)most ? (int)(n - at) : most;
-            if (!window(s.e, &run, ids + at, len, batch)) break;
+            if (!window(s.e, ids + at, len, batch)) break;
             ig_progress_count("tokens", at + (size_t)len, n);
         }
         ig_progress_end();

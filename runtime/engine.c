@@ -153,6 +153,9 @@ static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct 
     if (err != IG_OK) return err;
     touch(e, o->poison);
     fill_rope(e);
+#if IG_N_REL_BUCKET
+    ig_fill_bias(e);
+#endif
     ig_set_length(e, 0);
     for (int s = 0; s < IG_N_SEQ; s++)
         for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)

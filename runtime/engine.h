@@ -37,18 +37,24 @@ struct ig_batch {
  * agree. */
 void ig_set_length(struct ig_engine *e, int n);
 
+/* Models with an encoder, once before their decoder's first batch: run it over an input of n <=
+ * context ids, `batch` rows at a time.  The decoder sees the last input. */
+void ig_encode(struct ig_engine *e, const int32_t *ids, int n, int batch);
+
 /* Run the batch; logits of the wanting rows, in order, at ig_logits(). */
 void ig_forward(struct ig_engine *e, const struct ig_batch *b);
 const float *ig_logits(const struct ig_engine *e, int i); /* [IG_N_VOCAB] */
 /* ig_sample's work area, [IG_N_VOCAB]. */
 struct ig_candidate *ig_sample_work(struct ig_engine *e);
 
-/* Called on the forward pass's values as they are made (eval --dump, trace). */
+/* Called on the forward pass's values as they are made (eval --dump, trace).  Layers below 0 are
+ * the encoder's output after its final norm, its embeddings, the (decoder's) embeddings. */
+enum { IG_TAP_ENC_NORM = -3, IG_TAP_ENC_EMBED, IG_TAP_EMBED };
 struct ig_tap {
     void *ctx;
-    /* layer -1: embeddings; IG_N_LAYER: after the final norm (wanting rows only) */
-    void (*hidden)(void *ctx, int layer, int row, const float *x);
-    void (*routed)(void *ctx, int layer, int row, const int32_t *expert, const float *weight);
+    /* layer IG_N_LAYER: after the final norm (wanting rows only) */
+    void (*hidden)(void *ctx, int layer, int pos, const float *x);
+    void (*routed)(void *ctx, int layer, int pos, const int32_t *expert, const float *weight);
 };
 void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap); /* NULL: none */
 

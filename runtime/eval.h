@@ -7,11 +7,10 @@
 
 /* Run ids[0, n) from position 0 in batches of `batch` rows and show each position's
  * logits to `take`, which is called in ascending order of positions.  A batch with more rows than
- * may want logits is run again for the others, so that `batch` means what it says. `start` (may be
- * NULL) is told each batch's first position before it runs. 0 when a signal stopped it. */
+ * may want logits is run again for the others, so that `batch` means what it says. 0 when a signal
+ * stopped it. */
 struct ig_eval_to {
     void *ctx;
-    void (*start)(void *ctx, int pos);
     void (*take)(void *ctx, int pos, const float *logits);
 };
 int ig_eval_rows(struct ig_engine *e, const int32_t *ids, int n, int batch,

@@ -17,7 +17,6 @@ int ig_eval_rows(struct ig_engine *e, const int32_t *ids, int n, int batch,
             if (ig_stop_signal()) return 0;
             for (int i = 0; i < rows; i++) want[i] = i >= lo && i < hi;
             const struct ig_batch b = { rows, ids + at, pos, seq, want };
-            if (to->start) to->start(to->ctx, at);
             ig_forward(e, &b);
             for (int i = lo; i < hi; i++) to->take(to->ctx, at + i, ig_logits(e, i - lo));
         }

@@ -3,8 +3,10 @@
  * Tensors of T positions: logits [T, vocab], hidden.embed, hidden.layerL and
  * hidden.final_norm [T, n_embd], router.layerL.topk_idx and .topk_weight (layers with experts)
  * [T, experts used], the chosen experts by descending weight, equal weights by
- * lower id.  With --greedy N: greedy.tokens [N] and greedy.logits [N, vocab],
- * row i being what token i was taken from.
+ * lower id.  A model with an encoder has enc. in front of its hidden and router names, dec. in
+ * front of the decoder's, layers counted in each, and decoder_input_ids; T is then the stack's.
+ * With --greedy N: greedy.tokens [N] and greedy.logits [N, vocab], row i being what token i was
+ * taken from.
  */
 #include "eval.h"
 
@@ -21,13 +23,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_HIDDEN = IG_N_LAYER + 2, N_TENSOR = 2 + N_HIDDEN + 2 * IG_N_LAYER + 2 };
+struct input {
+    int32_t *ids, *enc; /* what the decoder (or the only stack) reads, what the encoder reads */
+    size_t n, n_enc;
+};
+
+/* Hidden states by the tap's layer numbers. */
+enum { BELOW = -IG_TAP_ENC_NORM, N_HIDDEN = BELOW + IG_N_LAYER + 1 };
+enum { N_TENSOR = 3 + N_HIDDEN + 2 * IG_N_LAYER + 2 };
 
 struct capture {
     int n;     /* T */
-    int first; /* position of the batch's row 0 */
+    int n_enc; /* T of the encoder */
     float *logits;
-    float *hidden[N_HIDDEN]; /* embed, layers, final norm */
+    float *hidden[N_HIDDEN]; /* at BELOW + layer */
     int32_t *expert[IG_N_LAYER];
     float *weight[IG_N_LAYER];
     int n_greedy;
@@ -43,23 +52,28 @@ static void *room(struct capture *c, size_t rows, size_t cols)
     return p;
 }
 
-static enum ig_err open_capture(struct capture *c, int n, int n_greedy, int dump,
-                                struct ig_why *why)
+static int is_encoder(int layer)
 {
-    const size_t rows = (size_t)n, made = (size_t)n_greedy;
-    c->n = n;
-    c->n_greedy = n_greedy;
+    return layer == IG_TAP_ENC_NORM || layer == IG_TAP_ENC_EMBED ||
+           (layer >= 0 && layer < IG_N_LAYER_ENC);
+}
+
+static enum ig_err open_capture(struct capture *c, int dump, struct ig_why *why)
+{
+    const size_t rows = (size_t)c->n, made = (size_t)c->n_greedy;
     c->greedy = room(c, made, 1);
     if (dump) {
         c->logits = room(c, rows, IG_N_VOCAB);
         c->greedy_logits = room(c, made, IG_N_VOCAB);
-        for (int i = 0; i < N_HIDDEN; i++) c->hidden[i] = room(c, rows, IG_N_EMBD);
+        for (int i = 0; i < N_HIDDEN; i++)
+            c->hidden[i] = room(c, is_encoder(i - BELOW) ? (size_t)c->n_enc : rows, IG_N_EMBD);
         for (int i = 0; i < IG_N_LAYER; i++) {
-            c->expert[i] = room(c, rows, IG_N_EXPERT_USED);
-            c->weight[i] = room(c, rows, IG_N_EXPERT_USED);
+            c->expert[i] = room(c, is_encoder(i) ? (size_t)c->n_enc : rows, IG_N_EXPERT_USED);
+            c->weight[i] = room(c, is_encoder(i) ? (size_t)c->n_enc : rows, IG_N_EXPERT_USED);
         }
     }
-    return c->failed ? ig_fail(why, IG_NO_MEM, "no memory to keep %d positions", n + n_greedy)
+    return c->failed ? ig_fail(why, IG_NO_MEM, "no memory to keep %d positions",
+                               c->n_enc + c->n + c->n_greedy)
                      : IG_OK;
 }
 
@@ -75,17 +89,17 @@ static void close_capture(struct capture *c)
     }
 }
 
-static void hidden(void *ctx, int layer, int row, const float *x)
+static void hidden(void *ctx, int layer, int pos, const float *x)
 {
     struct capture *c = ctx;
-    memcpy(c->hidden[layer + 1] + (size_t)(c->first + row) * IG_N_EMBD, x, IG_N_EMBD * sizeof *x);
+    memcpy(c->hidden[BELOW + layer] + (size_t)pos * IG_N_EMBD, x, IG_N_EMBD * sizeof *x);
 }
 
 /* Insertion sort: a handful of experts, nearly always in order already. */
-static void routed(void *ctx, int layer, int row, const int32_t *expert, const float *weight)
+static void routed(void *ctx, int layer, int pos, const int32_t *expert, const float *weight)
 {
     struct capture *c = ctx;
-    const size_t at = (size_t)(c->first + row) * IG_N_EXPERT_USED;
+    const size_t at = (size_t)pos * IG_N_EXPERT_USED;
     int32_t *id = c->expert[layer] + at;
     float *w = c->weight[layer] + at;
     for (int i = 0; i < IG_N_EXPERT_USED; i++) {
@@ -100,8 +114,6 @@ static void routed(void *ctx, int layer, int row, const int32_t *expert, const f
         w[j] = weight[i];
     }
 }
-
-static void start(void *ctx, int pos) { ((struct capture *)ctx)->first = pos; }
 
 static void take(void *ctx, int pos, const float *logits)
 {
@@ -132,18 +144,12 @@ static int continue_greedily(struct ig_engine *e, struct capture *c)
     return 1;
 }
 
-/* Append [rows, cols], or [rows] for cols 0, under the name that `fmt` makes of `layer`. */
+/* Append [rows, cols], or [rows] for cols 0. */
 static void list(struct ig_tensor *t, int *n, int is_int, int rows, int cols, const void *data,
-                 const char *name, int layer)
+                 const char *name)
 {
     struct ig_tensor *x = &t[(*n)++];
-    if (layer >= 0)
-        snprintf(x->name, sizeof x->name, "%.16s.layer%d%.16s", name, layer,
-                 name[0] == 'h' ? ""
-                 : is_int       ? ".topk_idx"
-                                : ".topk_weight");
-    else
-        snprintf(x->name, sizeof x->name, "%s", name);
+    snprintf(x->name, sizeof x->name, "%s", name);
     x->is_int = is_int;
     x->n_dim = cols > 0 ? 2 : 1;
     x->dim[0] = (uint64_t)rows;
@@ -151,25 +157,44 @@ static void list(struct ig_tensor *t, int *n, int is_int, int rows, int cols, co
     x->data = data;
 }
 
-static enum ig_err write_capture(const struct capture *c, const int32_t *ids, const char *path,
+/* Hidden states and router choices of the layers [lo, hi), which are a stack's, between its
+ * embeddings and its final norm. */
+static void list_stack(struct ig_tensor *t, int *n, const struct capture *c, int lo, int hi)
+{
+    const int enc = is_encoder(lo), rows = enc ? c->n_enc : c->n;
+    const char *const of = enc ? "enc." : IG_N_LAYER_ENC ? "dec." : "";
+    char name[48];
+    snprintf(name, sizeof name, "%shidden.embed", of);
+    list(t, n, 0, rows, IG_N_EMBD, c->hidden[BELOW + (enc ? IG_TAP_ENC_EMBED : IG_TAP_EMBED)],
+         name);
+    for (int i = lo; i < hi; i++) {
+        snprintf(name, sizeof name, "%shidden.layer%d", of, i - lo);
+        list(t, n, 0, rows, IG_N_EMBD, c->hidden[BELOW + i], name);
+    }
+    snprintf(name, sizeof name, "%shidden.final_norm", of);
+    list(t, n, 0, rows, IG_N_EMBD, c->hidden[BELOW + (enc ? IG_TAP_ENC_NORM : IG_N_LAYER)], name);
+    for (int i = lo; i < hi; i++) {
+        if (ig_layers[i].ffn != IG_FFN_MOE) continue;
+        snprintf(name, sizeof name, "%srouter.layer%d.topk_idx", of, i - lo);
+        list(t, n, 1, rows, IG_N_EXPERT_USED, c->expert[i], name);
+        snprintf(name, sizeof name, "%srouter.layer%d.topk_weight", of, i - lo);
+        list(t, n, 0, rows, IG_N_EXPERT_USED, c->weight[i], name);
+    }
+}
+
+static enum ig_err write_capture(const struct capture *c, const struct input *in, const char *path,
                                  struct ig_why *why)
 {
     static struct ig_tensor t[N_TENSOR];
     int n = 0;
-    list(t, &n, 1, c->n, 0, ids, "input_ids", -1);
-    list(t, &n, 0, c->n, IG_N_VOCAB, c->logits, "logits", -1);
-    list(t, &n, 0, c->n, IG_N_EMBD, c->hidden[0], "hidden.embed", -1);
-    for (int i = 0; i < IG_N_LAYER; i++)
-        list(t, &n, 0, c->n, IG_N_EMBD, c->hidden[i + 1], "hidden", i);
-    list(t, &n, 0, c->n, IG_N_EMBD, c->hidden[N_HIDDEN - 1], "hidden.final_norm", -1);
-    for (int i = 0; i < IG_N_LAYER; i++) {
-        if (ig_layers[i].ffn != IG_FFN_MOE) continue;
-        list(t, &n, 1, c->n, IG_N_EXPERT_USED, c->expert[i], "router", i);
-        list(t, &n, 0, c->n, IG_N_EXPERT_USED, c->weight[i], "router", i);
-    }
+    if (IG_N_LAYER_ENC) list(t, &n, 1, c->n_enc, 0, in->enc, "input_ids");
+    list(t, &n, 1, c->n, 0, in->ids, IG_N_LAYER_ENC ? "decoder_input_ids" : "input_ids");
+    list(t, &n, 0, c->n, IG_N_VOCAB, c->logits, "logits");
+    if (IG_N_LAYER_ENC) list_stack(t, &n, c, 0, IG_N_LAYER_ENC);
+    list_stack(t, &n, c, IG_N_LAYER_ENC, IG_N_LAYER);
     if (c->n_greedy > 0) {
-        list(t, &n, 1, c->n_greedy, 0, c->greedy, "greedy.tokens", -1);
-        list(t, &n, 0, c->n_greedy, IG_N_VOCAB, c->greedy_logits, "greedy.logits", -1);
+        list(t, &n, 1, c->n_greedy, 0, c->greedy, "greedy.tokens");
+        list(t, &n, 0, c->n_greedy, IG_N_VOCAB, c->greedy_logits, "greedy.logits");
     }
     return ig_dump_write(path, t, n, why);
 }
@@ -187,10 +212,17 @@ static void print_greedy(const struct capture *c, int format)
     if (c->n_greedy > 0) ig_out("\n", 1);
 }
 
-static enum ig_err check_length(struct ig_engine *e, size_t n, int n_greedy, struct ig_why *why)
+static enum ig_err check_length(struct ig_engine *e, const struct input *in, int n_greedy,
+                                struct ig_why *why)
 {
     const size_t more = n_greedy > 0 ? (size_t)n_greedy - 1 : 0, most = (size_t)ig_n_ctx(e);
-    if (n == 0) return ig_fail(why, IG_USAGE, "--tokens: want token ids, got none");
+    const size_t n = in->n;
+    if (n == 0 || (IG_N_LAYER_ENC && in->n_enc == 0))
+        return ig_fail(why, IG_USAGE, "%s: want token ids, got none",
+                       in->n_enc ? "--decoder-tokens" : "--tokens");
+    if (in->n_enc > most)
+        return ig_fail(why, IG_FAIL, "--tokens: %zu tokens, the context has %zu positions",
+                       in->n_enc, most);
     if (n > most || more > most - n)
         return ig_fail(why, IG_FAIL,
                        "%zu tokens and %zu more need %zu positions, the context has %zu", n, more,
@@ -198,31 +230,48 @@ static enum ig_err check_length(struct ig_engine *e, size_t n, int n_greedy, str
     return IG_OK;
 }
 
+static enum ig_err read_input(struct input *in, const struct ig_opts *o, struct ig_why *why)
+{
+    char start[16];
+    if (!IG_N_LAYER_ENC)
+        return ig_input_ids("--tokens", o->tokens, IG_N_VOCAB, &in->ids, &in->n, why);
+    snprintf(start, sizeof start, "%d", IG_START_TOKEN);
+    const enum ig_err err =
+        ig_input_ids("--tokens", o->tokens, IG_N_VOCAB, &in->enc, &in->n_enc, why);
+    return err ? err
+               : ig_input_ids("--decoder-tokens", o->decoder_tokens ? o->decoder_tokens : start,
+                              IG_N_VOCAB, &in->ids, &in->n, why);
+}
+
 enum ig_err ig_eval_tokens(struct ig_engine *e, const struct ig_opts *o, int batch,
                            struct ig_why *why)
 {
-    struct capture c = { .n = 0 };
+    struct input in = { 0 };
+    struct capture c = { .n_greedy = o->greedy > 0 ? o->greedy : 0 };
     const struct ig_tap tap = { &c, hidden, routed };
-    const struct ig_eval_to to = { &c, start, take };
-    const int n_greedy = o->greedy > 0 ? o->greedy : 0;
-    int32_t *ids = NULL;
-    size_t n = 0;
+    const struct ig_eval_to to = { &c, take };
 
-    enum ig_err err = ig_input_ids("--tokens", o->tokens, IG_N_VOCAB, &ids, &n, why);
-    if (err == IG_OK) err = check_length(e, n, n_greedy, why);
+    enum ig_err err = read_input(&in, o, why);
+    if (err == IG_OK) err = check_length(e, &in, c.n_greedy, why);
     if (err == IG_OK && o->dump) err = ig_temp_check(o->dump, why);
-    if (err == IG_OK) err = open_capture(&c, (int)n, n_greedy, o->dump != NULL, why);
+    if (err == IG_OK) {
+        c.n = (int)in.n;
+        c.n_enc = (int)in.n_enc;
+        err = open_capture(&c, o->dump != NULL, why);
+    }
     if (err == IG_OK) {
         if (o->dump) ig_set_tap(e, &tap);
-        ig_set_length(e, (int)n + n_greedy);
-        int whole = ig_eval_rows(e, ids, (int)n, batch, &to);
+        ig_set_length(e, c.n + c.n_greedy);
+        if (IG_N_LAYER_ENC) ig_encode(e, in.enc, c.n_enc, batch);
+        int whole = ig_eval_rows(e, in.ids, c.n, batch, &to);
         ig_set_tap(e, NULL);
         whole = whole && continue_greedily(e, &c);
-        if (whole && o->dump) err = write_capture(&c, ids, o->dump, why);
+        if (whole && o->dump) err = write_capture(&c, &in, o->dump, why);
         if (whole && o->dump && err == IG_OK) ig_note_written(o->dump, "");
         if (whole && err == IG_OK) print_greedy(&c, o->format);
     }
     close_capture(&c);
-    free(ids);
+    free(in.ids);
+    free(in.enc);
     return err;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Normed copies of all rows, as floats and, where block weights read them, as int8 blocks. */
-static void norm_rows(struct ig_worker *w, uint64_t weight, uint64_t bias)
+void ig_norm_rows(struct ig_worker *w, uint64_t weight, uint64_t bias)
 {
     struct ig_engine *e = w->e;
     int lo, hi;
@@ -23,7 +23,7 @@ static void norm_rows(struct ig_worker *w, uint64_t weight, uint64_t bias)
     ig_team_wait(&e->team);
 }
 
-static void embed(struct ig_worker *w)
+void ig_embed(struct ig_worker *w)
 {
     struct ig_engine *e = w->e;
     int lo, hi;
@@ -40,15 +40,16 @@ static void embed(struct ig_worker *w)
 }
 
 /* Thread 0 shows what a layer left to the tap while the others wait. */
-static void show(struct ig_worker *w, int layer)
+void ig_show(struct ig_worker *w, int layer)
 {
     struct ig_engine *e = w->e;
     if (!e->tap.hidden && !e->tap.routed) return;
     if (w->tid == 0)
         for (int t = 0; t < e->batch->n; t++) {
-            if (e->tap.hidden) e->tap.hidden(e->tap.ctx, layer, t, ig_x(e, t));
+            const int pos = e->batch->pos[t];
+            if (e->tap.hidden) e->tap.hidden(e->tap.ctx, layer, pos, ig_x(e, t));
             if (e->tap.routed && layer >= 0 && ig_layers[layer].ffn == IG_FFN_MOE)
-                e->tap.routed(e->tap.ctx, layer, t, ig_topk_id(e, t), ig_topk_w(e, t));
+                e->tap.routed(e->tap.ctx, layer, pos, ig_topk_id(e, t), ig_topk_w(e, t));
         }
     ig_team_wait(&e->team);
 }
@@ -73,7 +74,8 @@ static void output(struct ig_worker *w)
     ig_team_wait(&e->team);
     if (w->tid == 0 && e->tap.hidden)
         for (int i = 0; i < n; i++)
-            e->tap.hidden(e->tap.ctx, IG_N_LAYER, e->want_row[i], ln + (size_t)i * IG_N_EMBD);
+            e->tap.hidden(e->tap.ctx, IG_N_LAYER, e->batch->pos[e->want_row[i]],
+                          ln + (size_t)i * IG_N_EMBD);
     for (int i = 0; i < n; i++)
         w->ptr[i] = ig_is_block(ig_output.fmt)
                         ? (const void *)(lnq + (size_t)i * (IG_N_EMBD / IG_QBLOCK))
@@ -88,7 +90,7 @@ static void output(struct ig_worker *w)
                 logits[(size_t)i * IG_LOGIT_STRIDE + (size_t)c] /= IG_LOGIT_SCALE;
 }
 
-static struct ig_worker worker(struct ig_engine *e, int tid)
+struct ig_worker ig_worker(struct ig_engine *e, int tid)
 {
     const size_t slots = IG_N_SLOT;
     unsigned char *p = e->mem + IG_MEM_THREAD_OFF + (uint64_t)tid * IG_THREAD_BYTES;
@@ -103,13 +105,13 @@ static struct ig_worker worker(struct ig_engine *e, int tid)
 
 static void run(struct ig_engine *e, int tid)
 {
-    struct ig_worker w = worker(e, tid);
+    struct ig_worker w = ig_worker(e, tid);
 
-    embed(&w);
-    show(&w, -1);
-    for (int layer = 0; layer < IG_N_LAYER; layer++) {
+    ig_embed(&w);
+    ig_show(&w, IG_TAP_EMBED);
+    for (int layer = IG_N_LAYER_ENC; layer < IG_N_LAYER; layer++) {
         const struct ig_layer *l = &ig_layers[layer];
-        norm_rows(&w, l->mixer_norm, l->mixer_norm_bias);
+        ig_norm_rows(&w, l->mixer_norm, l->mixer_norm_bias);
         switch (l->mixer) {
         case IG_MIXER_GQA:
             ig_attention(&w, layer);
@@ -121,10 +123,15 @@ static void run(struct ig_engine *e, int tid)
 #endif
         }
         ig_team_wait(&e->team);
-        norm_rows(&w, l->ffn_norm, l->ffn_norm_bias);
+#if IG_N_LAYER_ENC
+        ig_norm_rows(&w, l->cross_norm, 0);
+        ig_cross(&w, layer);
+        ig_team_wait(&e->team);
+#endif
+        ig_norm_rows(&w, l->ffn_norm, l->ffn_norm_bias);
         ig_moe(&w, layer);
         ig_team_wait(&e->team);
-        show(&w, layer);
+        ig_show(&w, layer);
     }
     output(&w);
 }
@@ -132,7 +139,9 @@ static void run(struct ig_engine *e, int tid)
 void ig_forward(struct ig_engine *e, const struct ig_batch *b)
 {
     IG_ASSERT(b->n > 0 && b->n <= IG_N_ROW);
+    IG_ASSERT(e->n_enc > 0 || !IG_N_LAYER_ENC);
     e->batch = b;
+    e->x = IG_BUF(e, X, float);
     e->n_want = 0;
     for (int i = 0; i < b->n; i++) {
         IG_ASSERT(b->token[i] >= 0 && b->token[i] < IG_N_VOCAB);

@@ -175,9 +175,9 @@ void ig_latent(struct ig_worker *w, int layer)
     ig_team_wait(&e->team);
     if (IG_Q_LORA) expand_queries(w, l);
     absorb(w, l);
-    ig_attend(w, layer, al(e, 0, 0));
+    ig_attend(w, &(struct ig_reach){ .place = layer }, al(e, 0, 0));
     expand_values(w, l);
-    ig_attn_output(w, l);
+    ig_attn_output(w, &l->o);
 }
 
 #endif

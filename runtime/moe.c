@@ -86,7 +86,9 @@ static float *h_at(struct ig_engine *e, int slot)
 
 static void activate(float *h, const float *gate, const float *up)
 {
-    if (IG_ACT == IG_ACT_SWIGLU_OAI)
+    if (IG_ACT == IG_ACT_RELU)
+        ig_kern.relu(h, gate, IG_PANEL_ROWS);
+    else if (IG_ACT == IG_ACT_SWIGLU_OAI)
         ig_kern.swiglu_oai(h, gate, up, IG_ACT_LIMIT, IG_PANEL_ROWS);
     else
         ig_kern.swiglu(h, gate, up, IG_PANEL_ROWS);
@@ -115,7 +117,7 @@ static void hidden_block(struct ig_worker *w, const struct ig_layer *l, int a, i
         const int p = 2 * block + half;
         if (p >= panels) break;
         hidden_panel(w, &k, k.gate, p, w->ya);
-        hidden_panel(w, &k, k.up, p, w->yb);
+        if (IG_ACT != IG_ACT_RELU) hidden_panel(w, &k, k.up, p, w->yb);
         for (int t = 0; t < k.n; t++) {
             float *out = to_blocks ? w->spare + (size_t)t * IG_QBLOCK + half * 16
                                    : h_at(e, slot_of(&k, t)) + block * IG_QBLOCK + half * 16;

@@ -183,7 +183,8 @@ static enum ig_err visit_mlp(struct packer *k, const enum ig_role role[3], int l
             .role = role[i], .layer = layer, .expert = expert, .mat = *m[i]
         };
 
-    enum ig_err err = visit_matrices(k, base, it, 2);
+    const int wide = m[1]->rows ? 2 : 1; /* ReLU blocks have no up */
+    enum ig_err err = visit_matrices(k, base, it, wide);
     if (!err) err = visit_matrices(k, base, it + 2, 1);
     for (int i = 0; i < 3 && !err; i++)
         if (m[i]->bias)
@@ -225,6 +226,11 @@ static const struct field mixer_fields[] = {
     MATRIX(ATTN_Q, q), MATRIX(ATTN_K, k), MATRIX(ATTN_V, v), MATRIX(ATTN_O, o),
     VECTOR(ATTN_Q_NORM, q_norm, Q_NORM), VECTOR(ATTN_K_NORM, k_norm, K_NORM),
     VECTOR(ATTN_SINKS, sinks, IG_N_HEAD),
+#endif
+#if IG_N_LAYER_ENC
+    VECTOR(REL_BIAS, rel_bias, IG_N_REL_BUCKET * IG_N_HEAD),
+    VECTOR(CROSS_NORM, cross_norm, IG_N_EMBD),
+    MATRIX(CROSS_Q, cross_q), MATRIX(CROSS_K, cross_k), MATRIX(CROSS_V, cross_v), MATRIX(CROSS_O, cross_o),
 #endif
     VECTOR(FFN_NORM, ffn_norm, IG_N_EMBD), VECTOR(FFN_NORM_BIAS, ffn_norm_bias, IG_N_EMBD),
     MATRIX(ROUTER, router), VECTOR(ROUTE_BIAS, route_bias, IG_N_EXPERT),
@@ -282,6 +288,8 @@ static enum ig_err walk(struct packer *k)
     if (!err) err = visit_vector(k, IG_ROLE_OUTPUT_NORM, -1, -1, ig_output_norm, IG_N_EMBD);
     if (!err && ig_output_norm_bias)
         err = visit_vector(k, IG_ROLE_OUTPUT_NORM_BIAS, -1, -1, ig_output_norm_bias, IG_N_EMBD);
+    if (!err && ig_enc_norm)
+        err = visit_vector(k, IG_ROLE_ENC_NORM, -1, -1, ig_enc_norm, IG_N_EMBD);
     if (!err && !is_tied()) err = visit_matrix(k, IG_ROLE_OUTPUT, -1, &ig_output);
     if (!err && ig_output.bias)
         err = visit_vector(k, IG_ROLE_OUTPUT_BIAS, -1, -1, ig_output.bias, IG_N_VOCAB);

@@ -72,8 +72,9 @@ enum ig_err ig_pack_load(const struct ig_pack_src *s, struct ig_pack_item *it, s
 enum ig_err ig_pack_vector(const struct ig_pack_src *s, const struct ig_pack_item *it, float *dst,
                            struct ig_why *why);
 
-/* An element of a vector without a checkpoint: a norm that leaves sizes as they are, no bias. */
-float ig_pack_synth_value(enum ig_role role);
+/* Element r of a vector without a checkpoint: a norm that leaves sizes as they are, no bias;
+ * relative positions' differ, as learned ones do. */
+float ig_pack_synth_value(enum ig_role role, uint32_t r);
 void ig_pack_synth_panel(uint64_t seed, const struct ig_pack_item *it, uint32_t p, void *dst);
 
 /* malloc'ed; an empty blob when the checkpoint has no tokenizer (and a warning). */

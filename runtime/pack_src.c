@@ -271,9 +271,11 @@ enum ig_err ig_pack_find(struct ig_pack_src *s, struct ig_pack_item *it, struct 
     char name[NAME_BYTES] = "", first[NAME_BYTES] = "";
 
     it->t = NULL;
+    const int encoder = it->layer < IG_N_LAYER_ENC; /* or no layer at all, which has one name */
     for (int i = 0; i < IG_N_NAME && names[i].name && !it->t; i++) {
-        expand(name, names[i].name, it->layer, it->expert);
-        if (i == 0) memcpy(first, name, sizeof first);
+        if (names[i].stack == (encoder ? IG_STACK_DEC : IG_STACK_ENC)) continue;
+        expand(name, names[i].name, encoder ? it->layer : it->layer - IG_N_LAYER_ENC, it->expert);
+        if (!*first) memcpy(first, name, sizeof first);
         it->t = ig_ckpt_find(&s->g.ckpt, name);
         it->name = &names[i];
     }
@@ -456,7 +458,7 @@ enum ig_err ig_pack_vector(const struct ig_pack_src *s, const struct ig_pack_ite
 {
     enum ig_err err = IG_OK;
     for (uint32_t r = 0; r < it->mat.rows && !err; r++) {
-        dst[r] = it->whole ? it->whole[source_row(it, r)] : ig_pack_synth_value(it->role);
+        dst[r] = it->whole ? it->whole[source_row(it, r)] : ig_pack_synth_value(it->role, r);
         err = check_range(s, it, IG_F32, FLT_MAX, r, &dst[r], why);
     }
     return err;

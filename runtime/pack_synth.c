@@ -86,17 +86,23 @@ static void set_scales(enum ig_fmt fmt, unsigned char *tile, float deviation)
     }
 }
 
-float ig_pack_synth_value(enum ig_role role)
+float ig_pack_synth_value(enum ig_role role, uint32_t r)
 {
     switch (role) {
     case IG_ROLE_ATTN_NORM:
     case IG_ROLE_FFN_NORM:
     case IG_ROLE_OUTPUT_NORM:
+    case IG_ROLE_ENC_NORM:
+    case IG_ROLE_CROSS_NORM:
     case IG_ROLE_ATTN_Q_NORM:
     case IG_ROLE_ATTN_K_NORM:
     case IG_ROLE_ATTN_Q_A_NORM:
-    case IG_ROLE_ATTN_KV_A_NORM: return 1.0f;
-    default: return 0.0f;
+    case IG_ROLE_ATTN_KV_A_NORM:
+        return 1.0f;
+    case IG_ROLE_REL_BIAS:
+        return (float)(r * 37 % 64) / 32.0f - 1.0f;
+    default:
+        return 0.0f;
     }
 }
 

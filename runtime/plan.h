@@ -22,14 +22,15 @@ struct ig_mat {
  *   GQA    grouped-query attention            attn.c
  *   MLA    latent attention                   mla.c
  *   MOE    router, experts, and what a plan puts beside them   moe.c
- *   DENSE  one block for every row            moe.c */
+ *   DENSE  one block for every row            moe.c
+ * A model may have two stacks of layers: an encoder's, then a decoder's (encoder.c, cross.c). */
 enum ig_mixer { IG_MIXER_GQA, IG_MIXER_MLA };
 enum ig_ffn { IG_FFN_MOE, IG_FFN_DENSE };
 
 /* Choices of a whole model, constants of config.h. */
 enum ig_norm { IG_NORM_RMS, IG_NORM_LAYER };
 enum ig_qk_norm { IG_QK_NORM_NONE, IG_QK_NORM_HEAD, IG_QK_NORM_FULL };
-enum ig_act { IG_ACT_SWIGLU, IG_ACT_SWIGLU_OAI };
+enum ig_act { IG_ACT_SWIGLU, IG_ACT_SWIGLU_OAI, IG_ACT_RELU /* has no up */ };
 enum ig_router { IG_ROUTER_SOFTMAX, IG_ROUTER_SIGMOID, IG_ROUTER_SPARSEMIXER };
 
 /* Vectors are data offsets of f32; 0 (where the embedding is) stands for none. */
@@ -43,6 +44,9 @@ struct ig_layer {
     uint64_t sinks;                    /* [IG_N_HEAD] */
     struct ig_mat q_a, kv_a, k_b, v_b; /* latent attention */
     uint64_t q_a_norm, kv_a_norm;      /* [IG_Q_LORA], [IG_KV_LORA] */
+    uint64_t rel_bias;   /* [IG_N_REL_BUCKET][IG_N_HEAD], of a stack's first layer for all of it */
+    uint64_t cross_norm; /* [IG_N_EMBD] */
+    struct ig_mat cross_q, cross_k, cross_v, cross_o; /* a decoder's attention to the encoder */
     struct ig_mat router;
     uint64_t route_bias; /* [IG_N_EXPERT] added to the scores that choose */
     struct ig_mat gate, up,
@@ -54,8 +58,8 @@ struct ig_layer {
     uint64_t expert_stride; /* from one expert to the next, a multiple of 4096 */
 };
 
-/* A role a checkpoint tensor can have, in the order of the data section; gen/families/ has names.
- */
+/* A role a checkpoint tensor can have; gen/families/ has names.  A matrix's bias follows it. Random
+ * weights depend on the number: new roles go to the end. */
 #define IG_ROLES(X)                                                                                \
     X(TOKEN_EMBD)                                                                                  \
     X(OUTPUT_NORM) X(OUTPUT_NORM_BIAS) X(OUTPUT) X(OUTPUT_BIAS) X(ATTN_NORM) X(ATTN_NORM_BIAS)     \
@@ -65,7 +69,8 @@ struct ig_layer {
                     X(ATTN_V_B) X(FFN_NORM) X(FFN_NORM_BIAS) X(DENSE_GATE) X(DENSE_UP)             \
                         X(DENSE_DOWN) X(ROUTER) X(ROUTER_BIAS) X(ROUTE_BIAS) X(SHARED_SCALE)       \
                             X(SHARED_GATE) X(SHARED_UP) X(SHARED_DOWN) X(GATE) X(GATE_BIAS) X(UP)  \
-                                X(UP_BIAS) X(DOWN) X(DOWN_BIAS)
+                                X(UP_BIAS) X(DOWN) X(DOWN_BIAS) X(ENC_NORM) X(REL_BIAS)            \
+                                    X(CROSS_NORM) X(CROSS_Q) X(CROSS_K) X(CROSS_V) X(CROSS_O)
 
 enum ig_role {
 #define X(name) IG_ROLE_##name,
@@ -74,8 +79,11 @@ enum ig_role {
         IG_N_ROLE
 };
 
+enum ig_stack { IG_STACK_ANY, IG_STACK_ENC, IG_STACK_DEC };
+
 /* One name of a role in checkpoints, and which part of that tensor the role is.  %L is
- * the layer, %E the expert; an expert role's name without %E is one tensor with all experts.
+ * the layer in its stack, %E the expert; an expert role's name without %E is one tensor with all
+ * experts.
  *
  * count 0: the tensor's rows as they are.  Else its rows come in groups of `group` (one
  * an expert, or several in one matrix), and the matrix has rows from, from + step, ... of
@@ -89,6 +97,7 @@ struct ig_name {
     const char *name;
     uint32_t group, from, count, step, cols;
     uint32_t pair_period, pair_from;
+    uint8_t stack; /* enum ig_stack: of whose layers this is the name */
 };
 
 /* Alternatives are tried in order; the list ends with a NULL name or is full. */

@@ -68,6 +68,8 @@ struct ig_engine {
 
     /* One batch; written by thread 0 before the phases that read them. */
     const struct ig_batch *batch;
+    float *x;  /* [batch->n][IG_N_EMBD], the residual stream */
+    int n_enc; /* positions of the encoder's output */
     int n_want;
     int32_t want_row[IG_N_LOGIT_ROW];
     int n_active;                               /* experts that some row of the batch chose */
@@ -126,6 +128,17 @@ static inline const float *ig_rope(const struct ig_engine *e, int pos)
 {
     return IG_BUF(e, ROPE, float) + ((size_t)e->rope * IG_N_CTX + (size_t)pos) * IG_ROPE_DIM;
 }
+enum { IG_BIAS_STRIDE = 2 * IG_N_CTX + IG_KV_BLOCK }; /* floats from one head to the next */
+/* Relative bias of a stack (0: the encoder), for a key at the query's position; head 0. */
+static inline const float *ig_rel_bias(const struct ig_engine *e, int stack)
+{
+#if IG_N_REL_BUCKET
+    return IG_BUF(e, BIAS, float) + (size_t)stack * IG_N_HEAD * IG_BIAS_STRIDE + IG_N_CTX;
+#else
+    (void)e, (void)stack;
+    return NULL;
+#endif
+}
 /* The model's norm over the residual stream; vectors as in struct ig_layer. */
 static inline void ig_norm(const struct ig_engine *e, float *y, const float *x, uint64_t weight,
                            uint64_t bias)
@@ -138,10 +151,7 @@ static inline void ig_norm(const struct ig_engine *e, float *y, const float *x, 
 }
 static inline int ig_is_block(int fmt) { return fmt >= IG_Q8_0; }
 
-static inline float *ig_x(struct ig_engine *e, int row)
-{
-    return IG_BUF(e, X, float) + (size_t)row * IG_N_EMBD;
-}
+static inline float *ig_x(struct ig_engine *e, int row) { return e->x + (size_t)row * IG_N_EMBD; }
 static inline float *ig_xn(struct ig_engine *e, int row)
 {
     return IG_BUF(e, XN, float) + (size_t)row * IG_N_EMBD;
@@ -155,10 +165,17 @@ static inline const void *ig_act(struct ig_engine *e, int row, int fmt)
 {
     return ig_is_block(fmt) ? (const void *)ig_xnq(e, row) : (const void *)ig_xn(e, row);
 }
-/* K of a block, [head_dim][64]; its V, [64][head_dim], follows at once. */
-static inline unsigned char *ig_kv(struct ig_engine *e, int layer, int seq, int blk, int head)
+/* Where the KV cache holds a layer: its place among those that have one.  The encoder's layers run
+ * one after the other and share the first place; what decoders see of the encoder follows. */
+static inline int ig_kv_self(int layer)
 {
-    const size_t block = ((size_t)layer * IG_N_KV_BLOCK + e->kv_table[seq][blk]) * IG_N_HEAD_KV;
+    return layer < IG_N_LAYER_ENC ? 0 : layer - IG_N_LAYER_ENC + (IG_N_LAYER_ENC > 0);
+}
+static inline int ig_kv_cross(int layer) { return IG_N_LAYER - IG_N_LAYER_ENC + ig_kv_self(layer); }
+/* K of a block, [head_dim][64]; its V, [64][head_dim], follows at once. */
+static inline unsigned char *ig_kv(struct ig_engine *e, int place, int seq, int blk, int head)
+{
+    const size_t block = ((size_t)place * IG_N_KV_BLOCK + e->kv_table[seq][blk]) * IG_N_HEAD_KV;
     return e->mem + IG_MEM_KV_OFF +
            (block + (size_t)head) * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
 }
@@ -174,18 +191,35 @@ static inline float *ig_topk_w(struct ig_engine *e, int row)
 /* The phases, one file each.  All threads call them; each ends before its last barrier. */
 void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, const void *const *x,
                int n, float *y, size_t y_stride);
+void ig_embed(struct ig_worker *w);
+void ig_norm_rows(struct ig_worker *w, uint64_t weight, uint64_t bias);
+void ig_show(struct ig_worker *w, int layer);
 void ig_tier_ahead(struct ig_worker *w, int layer); /* tier_ahead.c; one row only */
 
 /* Start-up: one line that says in what way this run is less than planned. */
 void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void ig_attention(struct ig_worker *w, int layer); /* IG_MIXER_GQA */
+void ig_cross(struct ig_worker *w, int layer);     /* after it, when there is an encoder */
 void ig_latent(struct ig_worker *w, int layer);    /* IG_MIXER_MLA */
 void ig_moe(struct ig_worker *w, int layer);       /* every enum ig_ffn */
-/* Parts of both mixers: Q and the KV cache -> attention's rows, into `out` (n heads x IG_HEAD_DIM);
- * AO times o, added to the residual stream. */
-void ig_attend(struct ig_worker *w, int layer, float *out);
-void ig_attn_output(struct ig_worker *w, const struct ig_layer *l);
+/* Parts of all mixers.  Matrices that read the same normed rows; the new K and V (and Q's turn,
+ * where Q is new too) into the cache; Q and the cache -> attention's rows, into `out` (n heads x
+ * IG_HEAD_DIM); AO times o, added to the residual stream. */
+struct ig_reach {
+    int place;         /* in the KV cache */
+    int window;        /* positions a row sees, 0: all before it */
+    int whole;         /* not 0: every row sees positions [0, whole) */
+    uint64_t sinks;    /* as in struct ig_layer */
+    const float *bias; /* added to scores, ig_rel_bias's of head 0; NULL: none */
+};
+void ig_project(struct ig_worker *w, const struct ig_mat *q, const struct ig_mat *k,
+                const struct ig_mat *v);
+void ig_store(struct ig_worker *w, const struct ig_layer *l, int place);
+void ig_attend(struct ig_worker *w, const struct ig_reach *r, float *out);
+void ig_attn_output(struct ig_worker *w, const struct ig_mat *o);
+struct ig_worker ig_worker(struct ig_engine *e, int tid);
+void ig_fill_bias(struct ig_engine *e); /* once, from the weights: what ig_rel_bias returns */
 /* Router logits of a row -> its experts and their weights (route.c). */
 void ig_choose(struct ig_engine *e, const struct ig_layer *l, int row);
 

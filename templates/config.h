@@ -32,6 +32,9 @@ enum {
     IG_N_ROUTE_GROUP_USED = ${m.n_route_group_used},
     IG_ROUTE_GROUP_TOP = ${m.route_group_top}, /* a group's score: the sum of this many best */
     IG_NOPE_DIM      = ${a.nope_dim},
+    IG_N_KV_LAYER    = ${a.kv_layers}, /* layers that the KV cache holds */
+    IG_REL_DISTANCE  = ${m.rel_distance}, /* relative positions: from here on all are alike */
+    IG_START_TOKEN   = ${m.start_token}, /* of a decoder beside an encoder */
 
     /* -- sizes of this build (gen/plan_size.lua) */
     IG_N_CTX         = ${size.ctx},
@@ -82,6 +85,8 @@ enum {
 #define IG_SHARED_GATE    ${a.shared_gate} /* a sigmoid scales the shared block */
 #define IG_Q_LORA         ${a.q_lora} /* widths of latent attention; 0: none */
 #define IG_KV_LORA        ${a.kv_lora}
+#define IG_N_LAYER_ENC    ${m.n_layer_enc} /* the first layers are an encoder's; 0: none */
+#define IG_N_REL_BUCKET   ${m.n_rel_bucket} /* relative position bias instead of rotation; 0: none */
 #define IG_ROUTE_SCALE    ${a.route_scale}
 #define IG_ROUTER_JITTER  ${a.jitter}
 #define IG_NORM_EPS       $norm_eps
@@ -141,6 +146,7 @@ enum {
 /* The generator's arithmetic, checked once more by the compiler. */
 _Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");
 _Static_assert(IG_ROPE_DIM % 2 == 0 && IG_ROPE_DIM <= IG_HEAD_DIM, "RoPE turns pairs");
+_Static_assert(IG_N_LAYER_ENC < IG_N_LAYER, "a decoder has layers");
 _Static_assert(IG_N_EXPERT_USED <= IG_N_EXPERT, "a token's experts exist");
 _Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_GROUP == 0, "an item's heads share a KV head");
 _Static_assert(IG_N_ROW <= IG_N_CTX, "a batch fits the context");
@@ -158,7 +164,7 @@ _Static_assert(IG_SLOT_BYTES % 4096 == 0 && IG_PIECE_BYTES % 4096 == 0, "direct 
 _Static_assert(IG_N_SET >= 1 && IG_N_SET <= IG_N_LAYER, "a set is of whole layers");
 _Static_assert(IG_N_XSLOT >= IG_N_EXPERT_USED, "a token's experts fit");
 //@ end
-_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
+_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
                                       IG_HEAD_DIM * 2 * $kv_bytes,
                "KV blocks of every layer");
 _Static_assert(IG_MEM_THREAD_BYTES == IG_N_THREAD_MAX * IG_THREAD_BYTES, "scratch for each thread");

@@ -37,6 +37,19 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
 const struct ig_mat ig_token_embd = $token_embd;
 const struct ig_mat ig_output = $output;
 const uint64_t ig_output_norm = $output_norm, ig_output_norm_bias = $output_norm_bias;
+const uint64_t ig_enc_norm = $enc_norm;
+//@ if a.rel_buckets then
+
+const uint16_t ig_rel_bucket[2][IG_REL_DISTANCE + 1] = {
+//@   for _, t in ipairs(a.rel_buckets) do
+    {
+//@     for _, row in ipairs(t.rows) do
+        $row
+//@     end
+    },
+//@   end
+};
+//@ end
 
 const float ig_rope_freq[IG_N_ROPE][IG_ROPE_DIM / 2] = {
 //@ for _, t in ipairs(a.rope_tables) do

@@ -18,11 +18,18 @@
 extern const struct ig_layer ig_layers[IG_N_LAYER];
 extern const struct ig_mat ig_token_embd, ig_output;
 extern const uint64_t ig_output_norm, ig_output_norm_bias; /* data offsets; no bias: 0 */
+extern const uint64_t ig_enc_norm; /* of the encoder's output, 0: no encoder */
 
 /* Radians a position of each rotated pair, and what scales cos and sin (gen/plan_rope.lua). */
 extern const float ig_rope_freq[IG_N_ROPE][IG_ROPE_DIM / 2];
 extern const float ig_rope_scale[IG_N_ROPE];
 
+//@ if a.rel_buckets then
+/* Buckets by distance: of the encoder for keys before the query (for those behind it half of all are
+ * added), then of the decoder (gen/plan_bias.lua). */
+extern const uint16_t ig_rel_bucket[2][IG_REL_DISTANCE + 1];
+
+//@ end
 /* How checkpoints name each role (gen/families/). */
 extern const struct ig_source ig_sources[IG_N_ROLE];
 

@@ -17,7 +17,7 @@ report "every global symbol starts with ig_" \
        awk 'NF == 3 && $3 !~ /^([.]gomp_critical_user_)?(ig_|main$)/ { print $3 }')"
 
 # Files that run between the first and the last token.
-hot="forward attn mla moe route linear team sample generate out stop
+hot="forward attn encoder mla moe route linear team sample generate out stop
      tier tier_ahead mover xcache stride policy_lru policy_lru2 policy_decay policy_echo policy_static"
 found=""
 for f in $hot; do

@@ -18,7 +18,7 @@ ENGINE_demo              := tests/data/tiny-mixtral.gguf
 ENGINES := mixtral mixtral-swa mixtral-bf16-sharded mixtral-gguf mixtral-bf16-gguf demo
 # Families: a folder of goldens each, in tests/golden or beside the repository.
 GOLDENS := qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe llama-dense glm4-moe phimoe dbrx gpt-oss \
-           deepseek-v2 deepseek-v3
+           deepseek-v2 deepseek-v3 switch-transformer
 golden_of = $(firstword $(patsubst %/config.json,%,$(wildcard tests/golden/$1/config.json $(SHARED)/goldens/$1/config.json)))
 $(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call golden_of,$g) kv=f32)$(eval ENGINES += $g)))
 # The same checkpoints as GGUF.
@@ -32,6 +32,10 @@ $(T)/gguf/%.gguf: tests/e2e/make_gguf.lua
 ENGINE_latent-q8_0 := tests/fixture/latent.lua quant=q8_0
 ENGINE_latent-q4_0 := tests/fixture/latent.lua quant=q4_0
 ENGINES += latent-q8_0 latent-q4_0
+# The same of an encoder-decoder.
+ENGINE_switch-f32  := tests/fixture/switch.lua
+ENGINE_switch-q8_0 := tests/fixture/switch.lua quant=q8_0
+ENGINES += switch-f32 switch-q8_0
 # Plans of a tiny model with odd sizes, one a format: pack's units run on each.
 ODD := f32 f16 bf16 q8_0 q4_0 q4_k q5_1 mxfp4
 $(foreach f,$(ODD),$(eval ENGINE_odd-$f := tests/fixture/odd.lua quant=$f))
@@ -52,7 +56,8 @@ ENGINE_tier-all          := tests/data/tiny-mixtral.gguf experts_ram=100 io=plai
 ENGINE_tier-mmap         := tests/data/tiny-mixtral.gguf tier=mmap
 ENGINE_tier-deepseek-v2  := tests/golden/deepseek-v2 kv=f32 experts_ram=50 predictor=next_router
 ENGINE_tier-gpt-oss      := tests/golden/gpt-oss kv=f32 experts_ram=70
-ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss
+ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predictor=next_router
+ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
 
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc

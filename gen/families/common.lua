@@ -7,13 +7,14 @@
 -- arithmetic; `derive(get, stated)` fills fields that are no single key's value.
 --
 -- sources: role (IG_ROLES, runtime/plan.h) -> names in checkpoints, tried in order.  A
--- name is a string or { string, slice = f(m), paired = f(m) }:
+-- name is a string or { string, slice = f(m), paired = f(m), stack = "ENC" or "DEC" }:
 --   slice   the matrix is part of a fused tensor, whose rows come in groups (one an
 --           expert, if the name has no %E): `count` rows of each `group`, at from,
 --           from + step, ...; transpose: these are columns of the group instead,
 --           out of `cols`.
 --   paired  rows of each `period` from `from` on are stored for interleaved rotation
 --           (2i beside 2i + 1); they are put in halves (i beside i + n/2).
+--   stack   the name is that of the encoder's layers, or of the decoder's; %L counts in the stack.
 
 local checkpoint = require "gen.checkpoint"
 
@@ -175,6 +176,11 @@ end
 --- a * b, nil when a description left one out (which is reported under its own name).
 function M.product(a, b)
   return type(a) == "number" and type(b) == "number" and math.tointeger(a * b) or nil
+end
+
+--- a + b, nil as above.
+function M.sum(a, b)
+  return type(a) == "number" and type(b) == "number" and math.tointeger(a + b) or nil
 end
 
 --- Rows of a whole head, as GGUF writers store them for Llama's graph.

@@ -50,10 +50,14 @@ static inline __attribute__((always_inline)) void KV(scores)(float p[][IG_KV_BLO
 /* Scores -> probabilities of one head; returns the factor for its older sums.
  * Positions of the first and last vector outside [lo, hi) count as -INFINITY, then as 0. */
 static inline float KV(soften)(float p[IG_KV_BLOCK], float *m, float *l, int lo, int hi,
-                               float scale)
+                               float scale, const float *bias)
 {
     const int first = lo / VL * VL, last = (hi + VL - 1) / VL * VL;
-    for (int j = first; j < last; j += VL) VSTORE(p + j, VMUL(VLOAD(p + j), VSET1(scale)));
+    if (bias)
+        for (int j = first; j < last; j += VL)
+            VSTORE(p + j, VFMA(VLOAD(p + j), VSET1(scale), VLOAD(bias + j)));
+    else
+        for (int j = first; j < last; j += VL) VSTORE(p + j, VMUL(VLOAD(p + j), VSET1(scale)));
     for (int j = first; j < lo; j++) p[j] = -INFINITY;
     for (int j = hi; j < last; j++) p[j] = -INFINITY;
 
@@ -111,15 +115,15 @@ static inline __attribute__((always_inline)) void KV(values)(float *o, float p[]
     }
 }
 
-static inline __attribute__((always_inline)) void KV(heads)(struct ig_attn *st, int h,
-                                                            const float *q, const ELEM *k,
-                                                            const ELEM *v, int hd, int nh, int lo,
-                                                            int hi, float scale)
+static inline __attribute__((always_inline)) void
+KV(heads)(struct ig_attn *st, int h, const float *q, const ELEM *k, const ELEM *v, int hd, int nh,
+          int lo, int hi, float scale, const float *bias, int step)
 {
     float p[KV(HB)][IG_KV_BLOCK], c[KV(HB)], *o = st->o + h * hd;
     KV(scores)(p, q + h * hd, k, v, hd, nh, lo, hi);
     for (int i = 0; i < nh; i++)
-        c[i] = KV(soften)(p[i], st->m + h + i, st->l + h + i, lo, hi, scale);
+        c[i] = KV(soften)(p[i], st->m + h + i, st->l + h + i, lo, hi, scale,
+                          bias ? bias + (h + i) * step : NULL);
     int d = 0;
     for (; d + 4 * VL <= hd; d += 4 * VL) KV(values)(o, p, c, v, hd, nh, 4, d, lo, hi);
     for (; d + VL <= hd; d += VL) KV(values)(o, p, c, v, hd, nh, 1, d, lo, hi);
@@ -133,11 +137,12 @@ static inline __attribute__((always_inline)) void KV(heads)(struct ig_attn *st, 
 }
 
 static void KV(attn)(struct ig_attn *st, const float *q, const void *k, const void *v, int hd,
-                     int g, int lo, int hi, float scale)
+                     int g, int lo, int hi, float scale, const float *bias, int step)
 {
     int h = 0;
-    for (; h + KV(HB) <= g; h += KV(HB)) KV(heads)(st, h, q, k, v, hd, KV(HB), lo, hi, scale);
-    for (; h < g; h++) KV(heads)(st, h, q, k, v, hd, 1, lo, hi, scale);
+    for (; h + KV(HB) <= g; h += KV(HB))
+        KV(heads)(st, h, q, k, v, hd, KV(HB), lo, hi, scale, bias, step);
+    for (; h < g; h++) KV(heads)(st, h, q, k, v, hd, 1, lo, hi, scale, bias, step);
 }
 
 #undef ELEM

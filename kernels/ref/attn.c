@@ -14,14 +14,14 @@ static float load_f32(const void *p, int i) { return ((const float *)p)[i]; }
 static float load_f16(const void *p, int i) { return ig_fp16_to_f32(((const uint16_t *)p)[i]); }
 
 static void attn(load_fn *load, struct ig_attn *st, const float *q, const void *k, const void *v,
-                 int hd, int g, int lo, int hi, float scale)
+                 int hd, int g, int lo, int hi, float scale, const float *bias, int step)
 {
     for (int h = 0; h < g; h++) {
         float p[KB], most = st->m[h];
         for (int j = lo; j < hi; j++) {
             float s = 0.0f;
             for (int d = 0; d < hd; d++) s = fmaf(q[h * hd + d], load(k, d * KB + j), s);
-            p[j] = s * scale;
+            p[j] = bias ? fmaf(s, scale, bias[h * step + j]) : s * scale;
             most = p[j] > most ? p[j] : most;
         }
         most += 0.0f; /* of -0 and +0, always +0 */
@@ -44,13 +44,13 @@ static void attn(load_fn *load, struct ig_attn *st, const float *q, const void *
 }
 
 void ig_attn_f32_ref(struct ig_attn *st, const float *q, const void *k, const void *v, int hd,
-                     int g, int lo, int hi, float scale)
+                     int g, int lo, int hi, float scale, const float *bias, int step)
 {
-    attn(load_f32, st, q, k, v, hd, g, lo, hi, scale);
+    attn(load_f32, st, q, k, v, hd, g, lo, hi, scale, bias, step);
 }
 
 void ig_attn_f16_ref(struct ig_attn *st, const float *q, const void *k, const void *v, int hd,
-                     int g, int lo, int hi, float scale)
+                     int g, int lo, int hi, float scale, const float *bias, int step)
 {
-    attn(load_f16, st, q, k, v, hd, g, lo, hi, scale);
+    attn(load_f16, st, q, k, v, hd, g, lo, hi, scale, bias, step);
 }

@@ -275,6 +275,8 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
                        m[2] = { guard_alloc((size_t)g * 4), guard_alloc((size_t)g * 4) };
     const struct guard l[2] = { guard_alloc((size_t)g * 4), guard_alloc((size_t)g * 4) };
     const struct guard o[2] = { guard_alloc(no * 4), guard_alloc(no * 4) };
+    const int step = KB + 3; /* of the biases: heads need not be aligned */
+    const struct guard bias = guard_alloc((size_t)((g - 1) * step + KB) * 4);
     for (int s = 0; s < 2; s++) {
         for (int h = 0; h < g; h++) {
             ((float *)m[s].p)[h] = m0;
@@ -282,14 +284,17 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
         }
         memset(o[s].p, 0, no * 4);
     }
-    /* two blocks in turn: the second meets a state that is not empty */
+    data_floats(bias.p, (g - 1) * step + KB, PLAIN);
+    /* two blocks in turn: the second meets a state that is not empty, and has biases */
     for (int turn = 0; turn < 2; turn++) {
         data_floats(q.p, g * hd, kind[0]);
         data_row(fmt, key.p, KB * hd, kind[1]);
         data_row(fmt, val.p, KB * hd, turn ? kind[2] : WIDE);
         for (int s = 0; s < 2; s++) {
             struct ig_attn st = { m[s].p, l[s].p, o[s].p };
-            (s ? k : &ig_kernels_ref)->attn[fmt](&st, q.p, key.p, val.p, hd, g, lo, hi, 0.7f);
+            (s ? k : &ig_kernels_ref)
+                ->attn[fmt](&st, q.p, key.p, val.p, hd, g, lo, hi, 0.7f, turn ? bias.p : NULL,
+                            step);
         }
         if (!same(m[0].p, m[1].p, (size_t)g * 4) || !same(l[0].p, l[1].p, (size_t)g * 4) ||
             !same(o[0].p, o[1].p, no * 4)) {
@@ -297,7 +302,7 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
                      ig_fmt_name(fmt), hd, g, lo, hi, kind[0], kind[1], kind[2]);
         }
     }
-    const struct guard all[] = { key, val, q, m[0], m[1], l[0], l[1], o[0], o[1] };
+    const struct guard all[] = { key, val, q, bias, m[0], m[1], l[0], l[1], o[0], o[1] };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) guard_free(all[i]);
 }
 
@@ -342,19 +347,20 @@ static void attention_is_near_exact(void **state)
 {
     (void)state;
     enum { HD = 64, N = 2 * KB - 9 };
-    static float q[HD], k[2][HD * KB], v[2][KB * HD], o[HD];
+    static float q[HD], k[2][HD * KB], v[2][KB * HD], o[HD], bias[KB];
     float m = -INFINITY, l = 0.0f;
     data_floats(q, HD, PLAIN);
     data_floats(k[0], 2 * HD * KB, PLAIN);
     data_floats(v[0], 2 * HD * KB, PLAIN);
+    data_floats(bias, KB, PLAIN);
     struct ig_attn st = { &m, &l, o };
-    ig_kernels_ref.attn[IG_F32](&st, q, k[0], v[0], HD, 1, 0, KB, 0.125f);
-    ig_kernels_ref.attn[IG_F32](&st, q, k[1], v[1], HD, 1, 0, N - KB, 0.125f);
+    ig_kernels_ref.attn[IG_F32](&st, q, k[0], v[0], HD, 1, 0, KB, 0.125f, NULL, 0);
+    ig_kernels_ref.attn[IG_F32](&st, q, k[1], v[1], HD, 1, 0, N - KB, 0.125f, bias, KB);
     double sum = 0, want[HD] = { 0 };
     for (int j = 0; j < N; j++) {
         double s = 0;
         for (int d = 0; d < HD; d++) s += (double)q[d] * (double)k[j / KB][d * KB + j % KB];
-        const double e = exp(s * 0.125);
+        const double e = exp(s * 0.125 + (j < KB ? 0.0 : (double)bias[j - KB]));
         sum += e;
         for (int d = 0; d < HD; d++) want[d] += e * (double)v[j / KB][j % KB * HD + d];
     }
@@ -392,11 +398,12 @@ static void vectors_equal_ref(void **state)
     }
 }
 
-/* The kernels of step.inc.h are one text, but each compiler target may vectorise it in its own way. */
+/* The kernels of step.inc.h are one text, but each compiler target may vectorise it in its own way.
+ */
 static void steps_equal_ref(void **state)
 {
     const struct ig_kernels *k = variant(state), *const both[] = { &ig_kernels_ref, k };
-    enum { N_OUT = 8 };
+    enum { N_OUT = 9 };
     static const int sizes[] = { 1, 3, 8, 15, 16, 17, 60, 64, 129, 2048 };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int kind = 0; kind < N_KIND; kind++) {
@@ -421,6 +428,7 @@ static void steps_equal_ref(void **state)
                 both[v]->swiglu_oai(y[v][5].p, x.p, w.p, 0.75f, n);
                 both[v]->axpy(y[v][6].p, *(float *)w.p, w.p, n);
                 both[v]->rope(y[v][7].p, w.p, n / 2 * 2);
+                both[v]->relu(y[v][8].p, x.p, n);
                 dot[v] = both[v]->dot(x.p, w.p, n);
             }
             assert_true(same(&dot[0], &dot[1], sizeof dot[0]));

@@ -13,28 +13,38 @@ local function dump(engine, weights, ids, options)
   return L.safetensors(path), L.read(path)
 end
 
---- Compare what `got` has of a golden prompt with it; the logits' largest difference over their deviation.
-local function check_prompt(gold, got, prefix, n_layer, greedy)
+--- Hidden states and router choices of a stack of layers (`of`: "", "enc." or "dec.").
+local function check_layers(gold, got, prefix, of, n_layer)
   local function want(name) return gold[prefix .. name] end
-  local worst = 0.0
-  if want("logits") then
-    worst = L.max_diff(want("logits"), got["logits"]) / L.std(want("logits"))
-    lu.assertTrue(worst <= 1e-3, prefix .. "logits")
-  end
   for layer = 0, n_layer - 1 do
-    local name = ("hidden.layer%d"):format(layer)
+    local name = ("%shidden.layer%d"):format(of, layer)
     if want(name) then
       lu.assertTrue(L.max_diff(want(name), got[name]) <= 1e-3 * L.std(want(name)), prefix .. name)
     end
-    name = ("router.layer%d.topk_"):format(layer)
+    name = ("%srouter.layer%d.topk_"):format(of, layer)
     if want(name .. "idx") then
       lu.assertTrue(L.same(want(name .. "idx"), got[name .. "idx"]), prefix .. name .. "idx")
       lu.assertTrue(L.max_diff(want(name .. "weight"), got[name .. "weight"]) <= 1e-4,
         prefix .. name .. "weight")
     end
   end
+end
+
+--- The logits' largest difference over their deviation, which must be small.
+local function check_logits(gold, got, prefix)
+  local want = gold[prefix .. "logits"]
+  if not want then return 0.0 end
+  local worst = L.max_diff(want, got["logits"]) / L.std(want)
+  lu.assertTrue(worst <= 1e-3, prefix .. "logits")
+  return worst
+end
+
+--- Compare what `got` has of a golden prompt with it.
+local function check_prompt(gold, got, prefix, n_layer, greedy)
+  local worst = check_logits(gold, got, prefix)
+  check_layers(gold, got, prefix, "", n_layer)
   if greedy then
-    lu.assertEquals(L.ids(got["greedy.tokens"]), L.ids(want("greedy.tokens")))
+    lu.assertEquals(L.ids(got["greedy.tokens"]), L.ids(gold[prefix .. "greedy.tokens"]))
   end
   return worst
 end
@@ -76,6 +86,30 @@ local FAMILIES = {
 TestGolden = {}
 for _, name in ipairs(FAMILIES) do
   TestGolden["testGolden_" .. name:gsub("%-", "_")] = function() family(name) end
+end
+
+--- An encoder and a decoder; greedy decoding begins with the start token, not with the golden's decoder ids.
+function TestGolden:testGolden_switch_transformer()
+  local id, folder = "t-switch-transformer", golden_folder("switch-transformer")
+  lu.skipIf(not folder or not L.engine(id), "no goldens of switch-transformer")
+  local engine, weights = L.engine(id), L.pack(id, folder)
+  local gold, worst = L.safetensors(folder .. "/golden.safetensors"), 0.0
+  for _, prefix in ipairs { "prompt0.", "prompt1." } do
+    local ids = gold[prefix .. "input_ids"]
+    local got = dump(engine, weights, ids, "--decoder-tokens " .. L.ids(gold[prefix .. "decoder_input_ids"]))
+    worst = math.max(worst, check_logits(gold, got, prefix))
+    for _, of in ipairs { "enc.", "dec." } do
+      check_layers(gold, got, prefix, of, 2)
+      for _, name in ipairs { of .. "hidden.embed", of .. "hidden.final_norm" } do
+        lu.assertTrue(L.max_diff(gold[prefix .. name], got[name]) <= 1e-4 * L.std(gold[prefix .. name]), name)
+      end
+    end
+    got = dump(engine, weights, ids, "--greedy 16")
+    lu.assertEquals(L.ids(got["greedy.tokens"]), L.ids(gold[prefix .. "greedy.tokens"]))
+    lu.assertTrue(L.max_diff(gold[prefix .. "greedy.logits"], got["greedy.logits"])
+      <= 1e-3 * L.std(gold[prefix .. "logits"]))
+  end
+  io.stderr:write(("switch-transformer: logits within %.1e of their standard deviation\n"):format(worst))
 end
 
 --- The trained tiny Mixtral; needs its checkpoint and goldens beside the repository.
@@ -156,16 +190,18 @@ for _, name in ipairs(FAMILIES) do
     invariant("t-" .. name, folder, pseudo_ids(150, 512))
   end
 end
---- Latent attention and dense blocks in block formats; past 1024 positions, too.
-for _, fmt in ipairs { "q8_0", "q4_0" } do
-  TestGolden["testBitsLatent_" .. fmt] = function()
-    local id = "t-latent-" .. fmt
+--- Latent attention, two stacks, and dense blocks in block formats; past 1024 positions, too.
+for _, case in ipairs { "latent-q8_0", "latent-q4_0", "switch-f32", "switch-q8_0" } do
+  TestGolden["testBitsSynth_" .. case:gsub("%-", "_")] = function()
+    local id = "t-" .. case
     lu.skipIf(not L.engine(id), id .. " is not built")
     local path = L.tmp() .. "/" .. id .. ".ingot"
     local _, err, code = L.run(("%s pack --synth 1 -o %s"):format(L.engine(id), path))
     assert(code == 0, err)
-    invariant(id, nil, pseudo_ids(150, 100), nil, path)
-    invariant(id, nil, pseudo_ids(1150, 100), nil, path)
+    for _, n in ipairs { 150, 1150 } do
+      local decoder = case:find("^switch") and "--decoder-tokens " .. L.ids(pseudo_ids(n - 7, 100)) or nil
+      invariant(id, nil, pseudo_ids(n, 100), decoder, path)
+    end
   end
 end
 function TestGolden:testBitsBlocksOf256() invariant("t-tiny-q4_k", tiny.model, pseudo_ids(150, 4096)) end

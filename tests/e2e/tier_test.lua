@@ -31,6 +31,22 @@ function T.test_all_ways() same("t-tier-all") end
 -- A dense first layer and shared experts; biases beside the experts' matrices.
 function T.test_dense_blocks() same("t-tier-deepseek-v2", nil, "t-deepseek-v2", "tests/golden/deepseek-v2") end
 function T.test_biases() same("t-tier-gpt-oss", nil, "t-gpt-oss", "tests/golden/gpt-oss") end
+-- An encoder's layers and a decoder's share the slots; random weights.
+function T.test_two_stacks()
+  local weights = lib.tmp() .. "/switch.ingot"
+  local _, err, code = lib.run(("%s pack --synth 3 -o %s"):format(lib.engine("t-switch-f32"), weights))
+  lu.assertEquals(code, 0, err)
+  local function run(engine, options)
+    local out, why, rc = lib.run(("%s eval -m %s --tokens %s --decoder-tokens %s --greedy 20 --dump %s %s"):format(
+      lib.engine(engine), weights, lib.ids(ids), "3,7,9,70", lib.tmp() .. "/dump", options))
+    lu.assertEquals(rc, 0, why)
+    return lib.read(lib.tmp() .. "/dump") .. out
+  end
+  local want = run("t-switch-f32", "")
+  for _, options in ipairs { "", "-t 1", "-b 7", "-b 1" } do
+    lu.assertTrue(run("t-tier-switch", options) == want, options)
+  end
+end
 function T.test_page_cache() same("t-tier-mmap") end
 
 TestTier = T

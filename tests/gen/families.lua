@@ -4,7 +4,11 @@ local lu = require "luaunit"
 local json = require "dkjson"
 local families = require "gen.families"
 local hf = require "gen.hf"
+local plan_bias = require "gen.plan_bias"
+local plan_kinds = require "gen.plan_kinds"
+local plan_mem = require "gen.plan_mem"
 local plan_rope = require "gen.plan_rope"
+local shape = require "gen.shape"
 
 local eq = lu.assertEquals
 local T = {}
@@ -90,6 +94,56 @@ function T.test_refused_by_name()
   eq(why, 'm/config.json: rope_scaling.type: want "default" or "yarn" (all that this engine computes), got "dynamic"')
   _, why = describe(with(DEEPSEEK, { rope_scaling = { type = "yarn" } }))
   eq(why, "m/config.json: rope_scaling.factor: want a value (yarn), got nothing")
+end
+
+local SWITCH = {
+  model_type = "switch_transformers", torch_dtype = "float32", d_model = 64, d_kv = 16, d_ff = 32, num_heads = 4,
+  num_layers = 4, num_decoder_layers = 6, num_sparse_encoder_layers = 2, num_sparse_decoder_layers = 2,
+  num_experts = 4, vocab_size = 512, feed_forward_proj = "relu", layer_norm_epsilon = 1e-6,
+}
+
+-- The published code's count: layer k (from 0) of a stack is sparse when k leaves 1 over the step.
+local function sparse(m)
+  local out = {}
+  for i = 1, m.n_layer do out[i] = shape.is_dense(m, i) and "." or "s" end
+  return table.concat(out)
+end
+
+function T.test_switch()
+  local m, why = describe(SWITCH)
+  eq(why, "")
+  eq({ m.n_layer, m.n_layer_enc, m.head_dim, m.n_expert_used, m.tied, m.logit_scale, m.act, m.attn_scale },
+    { 10, 4, 16, 1, true, 8.0, "relu", 1.0 })
+  eq({ sparse(m), plan_mem.kv_layers(m) }, { ".s.s" .. ".s..s.", 1 + 2 * 6 })
+  eq(sparse(describe(with(SWITCH, { num_sparse_encoder_layers = 4, num_sparse_decoder_layers = 0 }))), "ssss......")
+  eq(describe(with(SWITCH, { tie_word_embeddings = false })).logit_scale, 1.0)
+  why = select(2, describe(with(SWITCH, { feed_forward_proj = "gated-gelu", router_bias = true })))
+  eq(why, 'm/config.json: feed_forward_proj: want "relu" (all that this engine computes), got "gated-gelu"\n'
+    .. 'm/config.json: router_bias: want false (all that this engine computes), got true')
+  why = select(2, describe(with(SWITCH, { relative_attention_num_buckets = 30 })))
+  eq(why, "m/config.json: relative_attention_num_buckets: want a multiple of 4 "
+    .. "(two directions, two kinds of bucket), got 30")
+end
+
+-- T5's published sizes: 32 buckets up to 128; boundaries where the logarithm is whole, too.
+function T.test_relative_buckets()
+  local b = plan_bias.buckets(16, 128)
+  local got = {}
+  for i, d in ipairs { 0, 7, 8, 11, 12, 15, 16, 31, 32, 64, 127, 128 } do got[i] = b[d + 1] end
+  eq(got, { 0, 7, 8, 8, 9, 9, 10, 11, 12, 14, 15, 15 })
+  b = plan_bias.buckets(8, 24)
+  eq({ b[4], b[5], b[6], b[7], b[11], b[25] }, { 3, 4, 4, 4, 6, 7 })
+end
+
+-- The rule for unequal experts: small, or often called.
+function T.test_cacheable()
+  eq({ plan_kinds.cacheable(199e6, 0.01), plan_kinds.cacheable(200e6, 0.2), plan_kinds.cacheable(336 << 20, 0.25) },
+    { true, false, true })
+  local layout = { layers = { { expert_stride = 100e6, encoder = true }, { expert_stride = 0 },
+                              { expert_stride = 150e6 }, { expert_stride = 300e6 } } }
+  local m = { n_expert = 8, n_expert_used = 1 }
+  eq({ plan_kinds.for_cache(m, layout) }, { 150e6, 2, 1 })
+  eq(#plan_kinds.of(m, layout), 3)
 end
 
 -- Divisors are floats, as GGUF files and the published code have them.

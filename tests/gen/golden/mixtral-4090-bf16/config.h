@@ -32,6 +32,9 @@ enum {
     IG_N_ROUTE_GROUP_USED = 1,
     IG_ROUTE_GROUP_TOP = 2, /* a group's score: the sum of this many best */
     IG_NOPE_DIM      = 0,
+    IG_N_KV_LAYER    = 32, /* layers that the KV cache holds */
+    IG_REL_DISTANCE  = 0, /* relative positions: from here on all are alike */
+    IG_START_TOKEN   = 0, /* of a decoder beside an encoder */
 
     /* -- sizes of this build (gen/plan_size.lua) */
     IG_N_CTX         = 4096,
@@ -69,6 +72,8 @@ enum {
 #define IG_SHARED_GATE    0 /* a sigmoid scales the shared block */
 #define IG_Q_LORA         0 /* widths of latent attention; 0: none */
 #define IG_KV_LORA        0
+#define IG_N_LAYER_ENC    0 /* the first layers are an encoder's; 0: none */
+#define IG_N_REL_BUCKET   0 /* relative position bias instead of rotation; 0: none */
 #define IG_ROUTE_SCALE    1.0f
 #define IG_ROUTER_JITTER  0.0f
 #define IG_NORM_EPS       1e-05f
@@ -83,9 +88,9 @@ enum {
 #define IG_MODEL_ID    "mixtral"
 #define IG_HW_ID       "4090"
 #define IG_PLAN_HASH   "0123456789abcdef"
-#define IG_LAYOUT_HASH UINT64_C(0xb63f90e302023957)
+#define IG_LAYOUT_HASH UINT64_C(0x7c937c856dd8af6d)
 #define IG_LAYOUT_TEXT \
-    "mixtral, 32 layers of 8 experts (2 used), 32 heads over 8 of 128, rope 1000000, 4096 wide, expert width 14336, vocabulary 32000, facts 7b1504c0; expert bf16, attn bf16, embed bf16, output bf16, router bf16; 93408215040 bytes"
+    "mixtral, 32 layers of 8 experts (2 used), 32 heads over 8 of 128, rope 1000000, 4096 wide, expert width 14336, vocabulary 32000, facts 27e2494e; expert bf16, attn bf16, embed bf16, output bf16, router bf16; 93408215040 bytes"
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
@@ -175,6 +180,7 @@ enum {
 /* The generator's arithmetic, checked once more by the compiler. */
 _Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");
 _Static_assert(IG_ROPE_DIM % 2 == 0 && IG_ROPE_DIM <= IG_HEAD_DIM, "RoPE turns pairs");
+_Static_assert(IG_N_LAYER_ENC < IG_N_LAYER, "a decoder has layers");
 _Static_assert(IG_N_EXPERT_USED <= IG_N_EXPERT, "a token's experts exist");
 _Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_GROUP == 0, "an item's heads share a KV head");
 _Static_assert(IG_N_ROW <= IG_N_CTX, "a batch fits the context");
@@ -186,7 +192,7 @@ _Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES <= IG_DATA_BYT
 _Static_assert(IG_DATA_BYTES % 4096 == 0, "whole pages");
 _Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG_RESIDENT_BYTES),
                "what the arena holds of the weights");
-_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
+_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
                                       IG_HEAD_DIM * 2 * 2,
                "KV blocks of every layer");
 _Static_assert(IG_MEM_THREAD_BYTES == IG_N_THREAD_MAX * IG_THREAD_BYTES, "scratch for each thread");

@@ -165,6 +165,7 @@ const struct ig_layer ig_layers[IG_N_LAYER] = {
 const struct ig_mat ig_token_embd = { .off = UINT64_C(0), .bias = UINT64_C(0), .stride = 8192, .rows = 4096, .cols = 256, .fmt = IG_BF16 };
 const struct ig_mat ig_output = { .off = UINT64_C(4520960), .bias = UINT64_C(0), .stride = 8192, .rows = 4096, .cols = 256, .fmt = IG_BF16 };
 const uint64_t ig_output_norm = UINT64_C(4519936), ig_output_norm_bias = UINT64_C(0);
+const uint64_t ig_enc_norm = UINT64_C(0);
 
 const float ig_rope_freq[IG_N_ROPE][IG_ROPE_DIM / 2] = {
     {
@@ -439,6 +440,6 @@ const char ig_plan_text[] =
     "a token    reads 10.9 MiB: 4.3 MiB resident + 6.6 MiB of experts\n"
     "predicted  3337 tokens/s at most, bound by memory at 38.0 GB/s\n"
     "\n"
-    "layout     1852369132f80703  mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts c8313681; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes\n"
+    "layout     ad8ab4fa189b8381  mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts be076f0a; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes\n"
     "plan       0123456789abcdef\n"
     ;

@@ -18,6 +18,7 @@
 extern const struct ig_layer ig_layers[IG_N_LAYER];
 extern const struct ig_mat ig_token_embd, ig_output;
 extern const uint64_t ig_output_norm, ig_output_norm_bias; /* data offsets; no bias: 0 */
+extern const uint64_t ig_enc_norm; /* of the encoder's output, 0: no encoder */
 
 /* Radians a position of each rotated pair, and what scales cos and sin (gen/plan_rope.lua). */
 extern const float ig_rope_freq[IG_N_ROPE][IG_ROPE_DIM / 2];

@@ -32,6 +32,9 @@ enum {
     IG_N_ROUTE_GROUP_USED = 1,
     IG_ROUTE_GROUP_TOP = 2, /* a group's score: the sum of this many best */
     IG_NOPE_DIM      = 0,
+    IG_N_KV_LAYER    = 7, /* layers that the KV cache holds */
+    IG_REL_DISTANCE  = 0, /* relative positions: from here on all are alike */
+    IG_START_TOKEN   = 0, /* of a decoder beside an encoder */
 
     /* -- sizes of this build (gen/plan_size.lua) */
     IG_N_CTX         = 1000,
@@ -65,6 +68,8 @@ enum {
 #define IG_SHARED_GATE    0 /* a sigmoid scales the shared block */
 #define IG_Q_LORA         0 /* widths of latent attention; 0: none */
 #define IG_KV_LORA        0
+#define IG_N_LAYER_ENC    0 /* the first layers are an encoder's; 0: none */
+#define IG_N_REL_BUCKET   0 /* relative position bias instead of rotation; 0: none */
 #define IG_ROUTE_SCALE    1.0f
 #define IG_ROUTER_JITTER  0.0f
 #define IG_NORM_EPS       1e-05f
@@ -79,9 +84,9 @@ enum {
 #define IG_MODEL_ID    "tiny-mixtral"
 #define IG_HW_ID       "box-8gb"
 #define IG_PLAN_HASH   "0123456789abcdef"
-#define IG_LAYOUT_HASH UINT64_C(0xe60fe3b8509f57ef)
+#define IG_LAYOUT_HASH UINT64_C(0xdaa3e8199a62bca5)
 #define IG_LAYOUT_TEXT \
-    "mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts c8313681; expert q8_0, attn q8_0, embed q8_0, output q8_0, router f32; 32940032 bytes"
+    "mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts be076f0a; expert q8_0, attn q8_0, embed q8_0, output q8_0, router f32; 32940032 bytes"
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
@@ -156,6 +161,7 @@ enum {
 /* The generator's arithmetic, checked once more by the compiler. */
 _Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");
 _Static_assert(IG_ROPE_DIM % 2 == 0 && IG_ROPE_DIM <= IG_HEAD_DIM, "RoPE turns pairs");
+_Static_assert(IG_N_LAYER_ENC < IG_N_LAYER, "a decoder has layers");
 _Static_assert(IG_N_EXPERT_USED <= IG_N_EXPERT, "a token's experts exist");
 _Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_GROUP == 0, "an item's heads share a KV head");
 _Static_assert(IG_N_ROW <= IG_N_CTX, "a batch fits the context");
@@ -167,7 +173,7 @@ _Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES <= IG_DATA_BYT
 _Static_assert(IG_DATA_BYTES % 4096 == 0, "whole pages");
 _Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG_RESIDENT_BYTES),
                "what the arena holds of the weights");
-_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
+_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
                                       IG_HEAD_DIM * 2 * 4,
                "KV blocks of every layer");
 _Static_assert(IG_MEM_THREAD_BYTES == IG_N_THREAD_MAX * IG_THREAD_BYTES, "scratch for each thread");
