@@ -102,12 +102,14 @@ local function text_lines(text)
 end
 
 local function gpu_view(plan)
-  local cache = plan.cache
+  local cache, device = plan.cache, plan.device
   if not cache then return nil end
   return {
+    resident = device ~= nil, device = device, vram_bw = c.u64(plan.hw.gpu.vram_bw),
+    defines = device and "-D" .. table.concat(device.defines, " -D"), sm = plan.hw.gpu.arch,
     sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes), bytes = c.u64(cache.bytes),
-    vram_bytes = c.u64(cache.vram_bytes), usable = c.u64(plan.hw.gpu.vram - plan.hw.gpu.vram_reserve),
-    arch = c.str(plan.hw.gpu.arch), regions = regions(cache.regions), stride_rows = c.rows(plan.strides),
+    vram_bytes = c.u64(device and device.bytes or cache.vram_bytes), usable = c.u64(plan.hw.gpu.vram - plan.hw.gpu.vram_reserve),
+    arch = c.str(plan.hw.gpu.arch), regions = regions(device and device.regions or cache.regions), stride_rows = c.rows(plan.strides),
   }
 end
 
@@ -134,7 +136,7 @@ function M.view(plan, plan_hash)
     token_embd = mat(layout.token_embd), output = mat(layout.output),
     output_norm_off = c.u64(layout.output_norm_off), last_expert_end = c.u64(layout.data_bytes),
     plan_text = text_lines(explain.text(plan, plan_hash)),
-    gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,
+    gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0, on_device = plan.device and 1 or 0,
     id = plan.id, binary = plan.model_id,
   }
 end

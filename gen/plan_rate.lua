@@ -12,8 +12,13 @@ end
 
 --- @param token_bytes integer  what a decode step reads from RAM
 --- @param hw          table    a checked profile
---- @param seconds     number?  a token's time on a GPU plan, by gen/plan_cache.lua
-function M.plan(token_bytes, hw, seconds)
+--- @param resident    boolean  everything is in VRAM
+--- @param seconds     number?  a token's time with an expert cache, by gen/plan_cache.lua
+function M.plan(token_bytes, hw, resident, seconds)
+  if resident then
+    return { token_bytes = token_bytes, bound = "VRAM", bw = hw.gpu.vram_bw,
+             tps = rounded(hw.gpu.vram_bw / token_bytes) }
+  end
   if seconds then
     return { token_bytes = token_bytes, bound = "gpu plan", tps = rounded(1 / seconds) }
   end

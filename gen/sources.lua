@@ -7,6 +7,7 @@ return {
     "gen/formats.lua", "gen/gguf.lua", "gen/gguf_model.lua", "gen/gguf_tensors.lua",
     "gen/gguf_types.lua", "gen/hash.lua", "gen/hf.lua", "gen/hw.lua", "gen/load.lua",
     "gen/model.lua", "gen/num.lua", "gen/options.lua", "gen/plan.lua", "gen/plan_cache.lua",
+    "gen/plan_device.lua",
     "gen/plan_kernels.lua", "gen/plan_layout.lua", "gen/plan_mem.lua", "gen/plan_prefetch.lua",
     "gen/plan_rate.lua", "gen/plan_size.lua", "gen/quant.lua", "gen/schema.lua", "gen/sources.lua",
     "gen/template.lua",

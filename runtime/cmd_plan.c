@@ -95,8 +95,12 @@ static enum ig_err run_json(const struct ig_opts *o, json_t **j, struct ig_why *
     json_t *list = json_array();
     for (int i = 0; i < ig_n_downgrade(s.e); i++)
         json_array_append_new(list, json_string(ig_downgrade(s.e, i)));
-    *j = json_pack("{s:i, s:i, s:o, s:I}", "threads", ig_threads(s.e), "ctx", ig_n_ctx(s.e),
-                   "downgrades", list, "peak_bytes", (json_int_t)ig_machine_peak());
+    uint64_t used, planned;
+    const char *device = ig_device(s.e);
+    ig_peak(s.e, &used, &planned);
+    *j = json_pack("{s:s, s:i, s:i, s:o, s:I, s:I}", "on", device ? device : "CPU", "threads",
+                   ig_threads(s.e), "ctx", ig_n_ctx(s.e), "downgrades", list, "peak_bytes",
+                   (json_int_t)used, "planned_bytes", (json_int_t)planned);
     ig_session_close(&s);
     return IG_OK;
 }

@@ -63,7 +63,7 @@ void ig_gen_report(const struct ig_gen *g, enum ig_gen_end end)
     static const char *const why[] = { "the model ended it", "the limit of -n",
                                        "the context is full", "interrupted", "output closed" };
     const struct ig_gen_stats *s = &g->stats;
-    const double bound = (double)IG_HW_MEM_BW / (double)IG_TOKEN_BYTES;
+    const double bw = (double)ig_read_bw(g->e), bound = bw / (double)IG_TOKEN_BYTES;
 
     char reused[48] = "";
     if (s->n_reused > 0) snprintf(reused, sizeof reused, ", after %d still known", s->n_reused);
@@ -74,7 +74,7 @@ void ig_gen_report(const struct ig_gen *g, enum ig_gen_end end)
         ig_note("decode: %d tokens, %.1f tokens/s, %.2f ms each; bound %.1f tokens/s "
                 "(%.1f MB a token at %.1f GB/s), %.0f %% of it reached",
                 s->n_made, rate, 1e3 / rate, bound, (double)IG_TOKEN_BYTES / 1e6,
-                (double)IG_HW_MEM_BW / 1e9, 100 * rate / bound);
+                bw / 1e9, 100 * rate / bound);
     } else {
         ig_note("decode: %d tokens", s->n_made);
     }

@@ -11,3 +11,9 @@ BINARY      := $binary
 ISA         := ${kernels.isa}
 KERNEL_ISAS := $kernel_isas
 NEEDS_GPU   := $needs_gpu
+ON_DEVICE   := $on_device
+//@ if gpu and gpu.resident then
+DEVICE_ARCH := ${gpu.sm}
+DEVICE_ROWS := ${gpu.device.rows}
+DEVICE_DEFS := ${gpu.defines}
+//@ end
