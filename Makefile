@@ -125,8 +125,8 @@ $(COMMON)/libcommon.a: $(COMMON_OBJ)
 $(COMMON)/libkernels.a: $(KERN_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 
-$(COMMON)/kernels/cpu/avx2.o:   CFLAGS += -mavx2 -mfma -mf16c
-$(COMMON)/kernels/cpu/avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:       CFLAGS += -mavx2 -mfma -mf16c
+$(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<

@@ -21,9 +21,7 @@ end
 
 local function slurp(path)
   local file, err = io.open(path, "rb")
-  local text = file and file:read("a")
-  if file then file:close() end
-  return text, err or "not a readable file"
+  return file and file:read("a"), file and file:close() and "not a readable file" or err
 end
 
 -- Written only if changed, so that make rebuilds only what moved; renamed into place.
@@ -31,8 +29,7 @@ local function write(path, text)
   if slurp(path) == text then return end
   local file, err = io.open(path .. ".tmp", "wb")
   local ok = file and file:write(text)
-  ok = file and file:close() and ok
-  if ok then ok, err = os.rename(path .. ".tmp", path) end
+  ok = file and file:close() and ok and os.rename(path .. ".tmp", path)
   if not ok then
     os.remove(path .. ".tmp")
     stop(1, "build.lua: ", path, ": want to write it, got: ", err or "a failed write", "\n")
@@ -40,13 +37,11 @@ local function write(path, text)
 end
 
 local function quoted(...)
-  local words = {}
-  for i, word in ipairs { ... } do words[i] = "'" .. word:gsub("'", "'\\''") .. "'" end
-  return table.concat(words, " ")
+  return "'" .. table.concat({ ... }, "\0"):gsub("'", "'\\''"):gsub("\0", "' '") .. "'"
 end
 
 local function make_folder(path)
-  if os.execute(quoted("mkdir", "-p", "--", path)) then return path end
+  if os.execute(quoted("mkdir", "-p", path)) then return path end
   stop(1, "build.lua: ", path, ": want a folder to write to, got none\n")
 end
 
@@ -62,13 +57,18 @@ local function this_machine(request, out)
   stop(1, "build.lua: this: want tools/probe.c to compile and measure, got a failure\n")
 end
 
+-- A reader of a file's first bytes, and its size.
+local function open_prefix(path)
+  local file, why = io.open(path, "rb")
+  return file and function(n) return file:seek("set") and file:read(n) or "" end, file and file:seek("end") or 0, why
+end
+
 -- What gen/describe.lua wants to know about a MODEL or HW.
 local function input(path, problems)
-  local given, file, why = { id = describe.id_of(path), file = describe.banner_of(path) }
+  local given, why = { id = describe.id_of(path), file = describe.banner_of(path) }
   if path:find("%.gguf$") then
-    file, why = io.open(path, "rb")
-    given.size = file and file:seek("end")
-    given.read = given.size and function(n) return file:seek("set") and file:read(n) or "" end
+    given.read, given.size, why = open_prefix(path)
+    given.sibling = function(name) return open_prefix(path:gsub("[^/]*$", "") .. name) end
   elseif path:find("%.lua$") then
     given.text, why = slurp(path)
     if not given.text then given.text = slurp(root .. path) end
@@ -83,7 +83,7 @@ local function input(path, problems)
 end
 
 local function stop_if(problems)
-  return #problems == 0 or stop(1, table.concat(problems, "\n"), "\n")
+  if #problems > 0 then stop(1, table.concat(problems, "\n"), "\n") end
 end
 
 local function texts_of(paths)

@@ -22,7 +22,7 @@
 #include "../kernels/math.h"
 #include "../kernels/panel.h"
 
-enum { REPS = 7, MAX_COLS = 14336, MAX_N = 256, MAX_CASES = 128 };
+enum { REPS = 7, MAX_COLS = 14336, MAX_N = 256, MAX_CASES = 10 * IG_N_FMT + 1 };
 #define POOL_BYTES ((size_t)1600 << 20)
 #define PASS_BYTES ((size_t)96 << 20)
 

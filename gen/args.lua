@@ -8,7 +8,8 @@ usage: build.lua MODEL HW [--set key=value]... [--explain | --dump] [--probe] [-
   MODEL      models/NAME.lua, a Hugging Face folder (config.json), or a .gguf file
   HW         hw/NAME.lua, or `this`: this machine, measured once into hw/this.lua
   --set      quant=FMT, quant.expert|attn|embed|output|router=FMT
-             (FMT: f32 f16 bf16 q8_0 q4_0; quant= leaves the router alone),
+             (FMT: f32 f16 bf16 q8_0 q6_k q5_k q4_k q3_k q2_k q5_1 q5_0 q4_1 q4_0
+             iq4_nl iq4_xs mxfp4; quant= leaves the router alone),
              ctx=N, batch=N, logit_rows=N, kv=f32|f16, threads=N,
              id=NAME (of the folder in out/)
   --explain  print the plan for a person; write nothing

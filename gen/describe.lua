@@ -1,7 +1,7 @@
 -- gen/describe.lua -- any kind of input -> a checked model or profile.
 --
 -- A description is { id, file, text } for Lua, { id, file, text, json } for
--- config.json, { id, file, read, size } for GGUF: the caller did the reading.
+-- config.json, { id, file, read, size, sibling } for GGUF: the caller did the reading.
 
 local gguf_model = require "gen.gguf_model"
 local hf = require "gen.hf"
@@ -15,6 +15,7 @@ local M = {}
 --- A path's last name, made fit for file names and banners.
 function M.id_of(path)
   local base = path:gsub("/+$", ""):match("[^/]*$"):gsub("%.gguf$", ""):gsub("%.lua$", "")
+    :gsub("%-%d%d%d%d%d%-of%-%d%d%d%d%d$", "")
   local id = base:gsub("[^%w._-]", "-"):gsub("^[^%w]+", ""):sub(1, 63)
   return id ~= "" and id or nil
 end
@@ -46,7 +47,7 @@ end
 --- @return table? model (complete only when no problem was added)
 function M.model(input, problems)
   if input.json then return hf.describe(input.text, input.json, input.file, problems) end
-  if input.read then return gguf_model.describe(input.read, input.size, input.file, problems) end
+  if input.read then return gguf_model.describe(input.read, input.size, input.file, problems, input.sibling) end
   return from_lua(input, "model", model.check, problems)
 end
 

@@ -20,14 +20,28 @@ local function check_fit(mat, fmt, file, seen, problems)
   seen[mat.role .. fmt] = true
   problems[#problems + 1] = schema.problem(file, "weights." .. mat.class,
     ("f32, f16 or bf16 (%s has %d columns, and blocks are of %d)")
-      :format(mat.role, mat.cols, quant.BLOCK), fmt)
+      :format(mat.role, mat.cols, quant.by_name[fmt].group), fmt)
 end
 
---- @return table formats { token_embd, output, layers = { { q = ..., ... }, ... } }
+-- A format that was asked for, or what stands in for it where its blocks do not
+-- fit the columns; the plan's notes say so.
+local function fitting(mat, fmt, notes)
+  local instead = quant.fallback[fmt]
+  if quant.fits(fmt, mat.cols) or not instead or not quant.fits(instead, mat.cols) then return fmt end
+  local note = ("%s: %s instead of %s (%d columns, and its blocks are of %d)")
+    :format(mat.role, instead, fmt, mat.cols, quant.by_name[fmt].group)
+  if not notes[note] then
+    notes[note], notes[#notes + 1] = true, note
+  end
+  return instead
+end
+
+--- @return table formats { token_embd, output, layers = { { q = ..., ... }, ... } }, table notes
 function M.resolve(m, opts, file, problems)
-  local seen = {}
+  local seen, notes = {}, {}
   local function pick(mat, found)
     local fmt = chosen(opts, mat.class) or found or m.weights[mat.class]
+    fmt = fitting(mat, fmt, notes)
     check_fit(mat, fmt, file, seen, problems)
     return fmt
   end
@@ -51,7 +65,7 @@ function M.resolve(m, opts, file, problems)
     end
     formats.output = formats.token_embd
   end
-  return formats
+  return formats, notes
 end
 
 --- Formats in use for a list of roles, in the order of first use, as "q8_0" or "q8_0/q4_0".

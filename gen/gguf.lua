@@ -85,12 +85,13 @@ local function array(c, field)
     refuse(field, "an array of numbers, booleans or strings", ("element type %d"):format(kind))
   end
   local n = count(c, element.bytes or 8, field)
+  local at = c.at
   if kind == types.STRING then
     skip_strings(c, n, field)
   else
     c.at = c.at + n * element.bytes
   end
-  return { element = element.name, n = n }
+  return { element = element.name, n = n, at = at }
 end
 
 local function value(c, kind, field)
@@ -154,8 +155,8 @@ end
 
 local function read_file(c, complain)
   read_header(c)
-  local n_tensor = count(c, 24, "tensor_count")   -- a name, dimensions, type and offset
-  local n_kv = count(c, 13, "kv_count", KV_MOST)  -- a key, a type and a byte
+  local n_tensor = count(c, 24, "tensor count")   -- a name, dimensions, type and offset
+  local n_kv = count(c, 13, "metadata count", KV_MOST)  -- a key, a type and a byte
   local kv, kinds = read_values(c, n_kv)
   local alignment = alignment_of(kv, kinds)
   local tensors, by_name = {}, {}
@@ -166,13 +167,14 @@ local function read_file(c, complain)
   end
   local room = math.max(c.size - num.align_up(c.at - 1, alignment), 0)
   tensor_infos.check(tensors, alignment, room, complain)
-  return { kv = kv, tensors = tensors, by_name = by_name }
+  return { kv = kv, kinds = kinds, tensors = tensors, by_name = by_name, text = c.text }
 end
 
 --- @param read function  n -> the first n bytes of the file (fewer if it is shorter)
 --- @param size integer   bytes of the file
 --- @param file string    for messages
---- @return table? { kv, tensors, by_name }   (nil, or incomplete, when problems were added)
+--- An array is { element, n, at }: type name, count, where its first element is in `text`.
+--- @return table? { kv, kinds, tensors, by_name, text }   (nil, or incomplete, when problems were added)
 function M.parse(read, size, file, problems)
   local function complain(field, want, got)
     field = field:gsub("[%c\x7f-\xff]", "?"):sub(1, 120)   -- names come from the file

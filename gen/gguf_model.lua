@@ -6,7 +6,8 @@
 
 local facts = require "gen.facts"
 local families = require "gen.families"
-local gguf = require "gen.gguf"
+local gguf_parts = require "gen.gguf_parts"
+local gguf_vocab = require "gen.gguf_vocab"
 local model = require "gen.model"
 local schema = require "gen.schema"
 local types = require "gen.gguf_types"
@@ -57,7 +58,6 @@ local function check_agreement(kv, arch, stated, file, problems)
   agree(arch .. ".attention.value_length", stated.head_dim, "as the keys")
   agree(arch .. ".vocab_size", stated.n_vocab, "rows of token_embd.weight")
   agree("tokenizer.ggml.tokens", stated.n_vocab, "rows of token_embd.weight")
-  if kv["split.count"] ~= 0 then agree("split.count", 1, "split files are not read; merge the parts first") end
 end
 
 local function shape_text(dims)
@@ -115,7 +115,7 @@ local function check_role(source, layer, mat, m, look)
       if not same_shape(t.dims, want) then
         look.add(source.role .. "shape", name .. ": dimensions", shape_text(want), shape_text(t.dims))
       elseif not kind.fmt then
-        look.add(source.role .. kind.name, name .. ": type", "F32, F16, BF16, Q8_0 or Q4_0",
+        look.add(source.role .. kind.name, name .. ": type", types.SUPPORTED,
           ("%s (id %d)"):format(kind.name, t.kind))
       elseif not mat and kind.block > 1 then
         look.add(source.role .. kind.name, name .. ": type", "F32, F16 or BF16", kind.name)
@@ -162,12 +162,16 @@ end
 --- @param read function  n -> the first n bytes of the file
 --- @param size integer   bytes of the file
 --- @param file string    for messages
+--- @param sibling function?  of gguf_parts.parse
 --- @return table? model  (complete only when no problem was added)
-function M.describe(read, size, file, problems)
+function M.describe(read, size, file, problems, sibling)
   local before = #problems
-  local found = gguf.parse(read, size, file, problems)
+  local found = gguf_parts.parse(read, size, file, problems, sibling)
   local family = found and find_family(found.kv, file, problems)
   if not family then return nil end
+  gguf_vocab.check(found, function(field, want, got)
+    problems[#problems + 1] = schema.problem(file, field, want, got)
+  end)
   local kv, arch = found.kv, family.gguf.arch
   local function lookup(key) return kv[arch .. "." .. key] end
 

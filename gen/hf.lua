@@ -42,6 +42,23 @@ local function find_family(model_type)
   return nil, table.concat(known, " or ")
 end
 
+-- Checkpoints that keep some weights in blocks: fp8 (read as floats, so the plan
+-- has the dtype's format), mxfp4 (gpt-oss: the experts, kept as they are).
+local function expert_format(config, file, problems)
+  local q = config.quantization_config
+  if q == nil then return nil end
+  local method = type(q) == "table" and q.quant_method
+  local size = method == "fp8" and q.weight_block_size
+  if method == "mxfp4" then return "mxfp4" end
+  if method ~= "fp8" then
+    problems[#problems + 1] = schema.problem(file, "quantization_config.quant_method", '"fp8" or "mxfp4"',
+      schema.show(method or nil))
+  elseif type(size) ~= "table" or size[1] ~= 128 or size[2] ~= 128 or #size ~= 2 then
+    problems[#problems + 1] = schema.problem(file, "quantization_config.weight_block_size", "[128, 128]",
+      type(size) == "table" and "another size" or schema.show(size))
+  end
+end
+
 -- Checkpoints have one dtype; newer ones call it `dtype`.
 local function weights_of(config, file, problems)
   local name, value = "torch_dtype", config.torch_dtype
@@ -51,7 +68,7 @@ local function weights_of(config, file, problems)
     problems[#problems + 1] = schema.problem(file, name, "float32, float16 or bfloat16", schema.show(value))
     fmt = "f32"
   end
-  return { expert = fmt, attn = fmt, embed = fmt, output = fmt }
+  return { expert = expert_format(config, file, problems) or fmt, attn = fmt, embed = fmt, output = fmt }
 end
 
 --- @param text string  of config.json

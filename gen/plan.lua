@@ -19,7 +19,7 @@ function M.plan(input)
   local m, hw, opts, problems = input.model, input.hw, input.opts, {}
   local pair = input.model_file .. " on " .. input.hw_file .. ": "
 
-  local formats = formats_of.resolve(m, opts, input.model_file, problems)
+  local formats, notes = formats_of.resolve(m, opts, input.model_file, problems)
   if #problems > 0 then return nil, problems end
   local plan = {
     id = opts.id or input.model_id .. "-" .. input.hw_id,
@@ -31,6 +31,7 @@ function M.plan(input)
   }
   local reasons = {}
   plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons)
+  table.move(notes, 1, #notes, #plan.notes + 1, plan.notes)
   if plan.size and hw.gpu then
     local why
     plan.cache, why = plan_cache.plan(m, hw, plan.layout, plan.mem)

@@ -50,7 +50,7 @@ local function data_bytes_as(m, fmt)
   return plan_layout.plan(m, formats).data_bytes
 end
 
--- Formats that would fit, for the refusal: the reader wants a way out.
+-- Formats that would fit, largest first, for the refusal: the reader wants a way out.
 local function way_out(m, rest, limit)
   local fits = {}
   for _, fmt in ipairs(quant.names) do
@@ -59,10 +59,16 @@ local function way_out(m, rest, limit)
       whole = whole and (mat.class == "router" or quant.fits(fmt, mat.cols))
     end
     local need = whole and data_bytes_as(m, fmt) + rest
-    if need and need <= limit then fits[#fits + 1] = ("%s (%s)"):format(fmt, num.human(need)) end
+    if need and need <= limit then fits[#fits + 1] = { need = need, fmt = fmt } end
   end
   if #fits == 0 then return "no format of its weights fits, and experts on disk are not supported" end
-  return "--set quant= would fit with " .. table.concat(fits, " or ")
+  table.sort(fits, function(a, b)
+    if a.need ~= b.need then return a.need > b.need end
+    return a.fmt < b.fmt
+  end)
+  local texts = {}
+  for i = 1, math.min(#fits, 4) do texts[i] = ("%s (%s)"):format(fits[i].fmt, num.human(fits[i].need)) end
+  return "--set quant= would fit with " .. table.concat(texts, " or ")
 end
 
 local function refusal(m, layout, mem, size, hw)

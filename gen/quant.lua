@@ -6,22 +6,34 @@
 local M = {}
 
 M.PANEL_ROWS = 16
-M.BLOCK = 32       -- columns of one block of a block format
+M.BLOCK = 32       -- columns that share one scale of the activations
 M.XQ_BYTES = 40    -- struct ig_xq: 32 int8 activations, their scale, their sum
 
--- In the order of enum ig_fmt.  `block`: columns must be a multiple of 32, and
--- activations meet these weights as int8.
+-- In the order of enum ig_fmt.  `group`: columns must be a multiple of it for a
+-- block format, whose activations are int8; its panel is 16 of GGUF's rows.
 M.formats = {
-  { name = "f32",  enum = "IG_F32",  id = 0, group = 1,  bytes = 64 },
-  { name = "f16",  enum = "IG_F16",  id = 1, group = 2,  bytes = 64 },
-  { name = "bf16", enum = "IG_BF16", id = 2, group = 2,  bytes = 64 },
-  { name = "q8_0", enum = "IG_Q8_0", id = 3, group = 32, bytes = 544, block = true },
-  { name = "q4_0", enum = "IG_Q4_0", id = 4, group = 32, bytes = 288, block = true },
+  { name = "f32",  group = 1, bytes = 64 },
+  { name = "f16",  group = 2, bytes = 64 },
+  { name = "bf16", group = 2, bytes = 64 },
 }
+
+-- name, columns and bytes of one GGUF block
+for _, b in ipairs {
+  { "q8_0",   32,  34 }, { "q4_0", 32,  18 },  { "q4_k", 256, 144 }, { "q6_k", 256, 210 },
+  { "q5_k",   256, 176 }, { "mxfp4", 32, 17 }, { "q4_1", 32,  20 },  { "q5_0", 32,  22 },
+  { "q5_1",   32,  24 }, { "iq4_nl", 32, 18 }, { "q3_k", 256, 110 }, { "q2_k", 256, 84 },
+  { "iq4_xs", 256, 136 },
+} do
+  M.formats[#M.formats + 1] = { name = b[1], group = b[2], bytes = b[3] * M.PANEL_ROWS, block = true }
+end
+
+-- For columns that are no multiple of 256: what GGUF's writers take instead.
+M.fallback = { q4_k = "q5_0", q5_k = "q5_1", q6_k = "q8_0", q2_k = "q4_0", q3_k = "q4_0", iq4_xs = "iq4_nl" }
 
 M.names = {}
 M.by_name = {}
 for i, f in ipairs(M.formats) do
+  f.id, f.enum = i - 1, "IG_" .. f.name:upper()
   M.names[i] = f.name
   M.by_name[f.name] = f
 end
@@ -39,7 +51,7 @@ end
 
 --- May a matrix with `cols` columns have this format?
 function M.fits(name, cols)
-  return not M.by_name[name].block or cols % M.BLOCK == 0
+  return not M.by_name[name].block or cols % M.by_name[name].group == 0
 end
 
 function M.is_block(name)

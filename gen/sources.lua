@@ -4,8 +4,8 @@ return {
   modules = {
     "gen/args.lua", "gen/c.lua", "gen/describe.lua", "gen/dump.lua", "gen/emit.lua",
     "gen/explain.lua", "gen/facts.lua", "gen/families.lua", "gen/families/mixtral.lua",
-    "gen/formats.lua", "gen/gguf.lua", "gen/gguf_model.lua", "gen/gguf_tensors.lua",
-    "gen/gguf_types.lua", "gen/hash.lua", "gen/hf.lua", "gen/hw.lua", "gen/load.lua",
+    "gen/formats.lua", "gen/gguf.lua", "gen/gguf_model.lua", "gen/gguf_parts.lua", "gen/gguf_tensors.lua",
+    "gen/gguf_types.lua", "gen/gguf_vocab.lua", "gen/hash.lua", "gen/hf.lua", "gen/hw.lua", "gen/load.lua",
     "gen/model.lua", "gen/num.lua", "gen/options.lua", "gen/plan.lua", "gen/plan_cache.lua",
     "gen/plan_device.lua",
     "gen/plan_kernels.lua", "gen/plan_layout.lua", "gen/plan_mem.lua", "gen/plan_prefetch.lua",

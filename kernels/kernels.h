@@ -13,7 +13,12 @@
  *      Float formats: part = column / 2 % IG_FLOAT_PARTS.  Parts are then added
  *      as a tree: i + (i + half), and so on down to one (ig_tree8, ig_tree16).
  *   3. A block's integer sum is exact; it enters its part as
- *      acc = fmaf(d_w * d_x, (float)s, acc), s = sum((w - zero) * x).
+ *      acc = fmaf(d_w * d_x, (float)s, acc), s = sum(v * x), v = book[q] or q - zero.
+ *      Blocks are 32 columns in every block format (256 columns are eight); one
+ *      of 256 columns has sub-scales of 16 or 32 columns, and then
+ *      s = sum over them of sc * sum(v * x).  Where there are minima, follows
+ *      acc = fmaf(-(m * d_x), (float)(sum of mn * sum(x)), acc) for sub-scaled
+ *      ones, acc = fmaf(m * d_x, (float)sum(x), acc) for the others.
  *   4. A vector is reduced in 16 lanes (index % 16), each ascending, and the
  *      lanes are added as a tree: i + (i + 8), then 4, 2, 1.
  */
@@ -27,7 +32,25 @@ enum { IG_PANEL_ROWS = 16, IG_QBLOCK = 32, IG_BLOCK_PARTS = 8, IG_FLOAT_PARTS = 
 enum { IG_LANES = 16, IG_KV_BLOCK = 64 };
 
 /* Formats of weights (and of the KV cache: F32 and F16 only). */
-enum ig_fmt { IG_F32, IG_F16, IG_BF16, IG_Q8_0, IG_Q4_0, IG_N_FMT };
+enum ig_fmt {
+    IG_F32,
+    IG_F16,
+    IG_BF16,
+    IG_Q8_0, /* from here on: block formats, kernels/quant.h */
+    IG_Q4_0,
+    IG_Q4_K,
+    IG_Q6_K,
+    IG_Q5_K,
+    IG_MXFP4,
+    IG_Q4_1,
+    IG_Q5_0,
+    IG_Q5_1,
+    IG_IQ4_NL,
+    IG_Q3_K,
+    IG_Q2_K,
+    IG_IQ4_XS,
+    IG_N_FMT
+};
 
 /* 32 activations as int8: x ~ q * d.  sum = sum of q, for the weights' zero point.
  * d = max|x| / 127, or 0 when that is below FLT_MIN (1 / d must be finite);

@@ -22,8 +22,8 @@ model {
   window = 0,            -- optional: sliding_window in positions; 0 (the default) is none
   tied = false,          -- optional: tie_word_embeddings; true: no output matrix of its own
 
-  -- Formats of the weights by class: f32 f16 bf16 q8_0 q4_0.  The block formats
-  -- (q8_0, q4_0) need columns in multiples of 32: n_embd for most matrices, n_ff
+  -- Formats of the weights by class: f32 f16 bf16 or a block format
+  -- (README.md), which needs columns in multiples of 32, or of 256 for q2_k to q6_k: n_embd for most matrices, n_ff
   -- for an expert's down projection.  `--set quant=FMT` overrides all but the router.
   weights = {
     expert = "bf16",     -- gate, up, down: nearly all the bytes

@@ -64,13 +64,16 @@ enum ig_err ig_ckpt_index(struct ig_ckpt *c, struct ig_why *why)
 {
     if (c->n_tensor == 0) return IG_OK;
     qsort(c->tensor, c->n_tensor, sizeof *c->tensor, by_place);
-    for (size_t i = 1; i < c->n_tensor; i++) {
-        const struct ig_tensor *s = &c->tensor[i - 1], *t = &c->tensor[i];
-        if (s->file == t->file && t->off < s->off + s->bytes)
+    const struct ig_tensor *s = NULL; /* the last one with bytes */
+    for (size_t i = 0; i < c->n_tensor; i++) {
+        const struct ig_tensor *t = &c->tensor[i];
+        if (t->bytes == 0) continue;
+        if (s && s->file == t->file && t->off < s->off + s->bytes)
             return ig_fail(why, IG_BAD_FILE,
                            "%s: %s: offset: want %llu or more, where %s ends, got %llu",
                            c->file[t->file].path, t->name, (unsigned long long)(s->off + s->bytes),
                            s->name, (unsigned long long)t->off);
+        s = t;
     }
     qsort(c->tensor, c->n_tensor, sizeof *c->tensor, by_name);
     for (size_t i = 1; i < c->n_tensor; i++)
@@ -99,6 +102,7 @@ enum ig_err ig_ckpt_read(const struct ig_ckpt *c, const struct ig_tensor *t, voi
                          uint64_t off, uint64_t bytes, struct ig_why *why)
 {
     IG_ASSERT(off <= t->bytes && bytes <= t->bytes - off);
+    if (t->pair) return ig_ckpt_read_pair(c, t, dst, off, bytes, why);
     const struct ig_ckpt_file *f = &c->file[t->file];
     return ig_file_read(f->fd, f->path, dst, t->off + off, bytes, why);
 }

@@ -7,6 +7,7 @@
 #include "gguf.h"
 #include "file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,8 @@ enum {
     INFO_LEAST = 8 + 4 + 4 + 8, /* and of the smallest tensor info */
     ALIGNMENT_DEFAULT = 32,
 };
+#define SIZE_MOST ((uint64_t)INT64_MAX) /* of dimensions, elements and bytes: Lua's integers too   \
+                                         */
 
 // clang-format off
 static const struct {
@@ -34,25 +37,25 @@ static const struct {
     [0] = { "F32", IG_F32, 1, 4 },
     [1] = { "F16", IG_F16, 1, 2 },
     [2] = { "Q4_0", IG_Q4_0, 32, 18 },
-    [3] = { "Q4_1", IG_FMT_NONE, 32, 20 },
-    [6] = { "Q5_0", IG_FMT_NONE, 32, 22 },
-    [7] = { "Q5_1", IG_FMT_NONE, 32, 24 },
+    [3] = { "Q4_1", IG_Q4_1, 32, 20 },
+    [6] = { "Q5_0", IG_Q5_0, 32, 22 },
+    [7] = { "Q5_1", IG_Q5_1, 32, 24 },
     [8] = { "Q8_0", IG_Q8_0, 32, 34 },
     [9] = { "Q8_1", IG_FMT_NONE, 32, 36 },
-    [10] = { "Q2_K", IG_FMT_NONE, 256, 84 },
-    [11] = { "Q3_K", IG_FMT_NONE, 256, 110 },
-    [12] = { "Q4_K", IG_FMT_NONE, 256, 144 },
-    [13] = { "Q5_K", IG_FMT_NONE, 256, 176 },
-    [14] = { "Q6_K", IG_FMT_NONE, 256, 210 },
+    [10] = { "Q2_K", IG_Q2_K, 256, 84 },
+    [11] = { "Q3_K", IG_Q3_K, 256, 110 },
+    [12] = { "Q4_K", IG_Q4_K, 256, 144 },
+    [13] = { "Q5_K", IG_Q5_K, 256, 176 },
+    [14] = { "Q6_K", IG_Q6_K, 256, 210 },
     [15] = { "Q8_K", IG_FMT_NONE, 256, 292 },
     [16] = { "IQ2_XXS", IG_FMT_NONE, 256, 66 },
     [17] = { "IQ2_XS", IG_FMT_NONE, 256, 74 },
     [18] = { "IQ3_XXS", IG_FMT_NONE, 256, 98 },
     [19] = { "IQ1_S", IG_FMT_NONE, 256, 50 },
-    [20] = { "IQ4_NL", IG_FMT_NONE, 32, 18 },
+    [20] = { "IQ4_NL", IG_IQ4_NL, 32, 18 },
     [21] = { "IQ3_S", IG_FMT_NONE, 256, 110 },
     [22] = { "IQ2_S", IG_FMT_NONE, 256, 82 },
-    [23] = { "IQ4_XS", IG_FMT_NONE, 256, 136 },
+    [23] = { "IQ4_XS", IG_IQ4_XS, 256, 136 },
     [24] = { "I8", IG_FMT_NONE, 1, 1 },
     [25] = { "I16", IG_FMT_NONE, 1, 2 },
     [26] = { "I32", IG_FMT_NONE, 1, 4 },
@@ -62,7 +65,7 @@ static const struct {
     [30] = { "BF16", IG_BF16, 1, 2 },
     [34] = { "TQ1_0", IG_FMT_NONE, 256, 54 },
     [35] = { "TQ2_0", IG_FMT_NONE, 256, 66 },
-    [39] = { "MXFP4", IG_FMT_NONE, 32, 17 },
+    [39] = { "MXFP4", IG_MXFP4, 32, 17 },
 };
 
 static const struct {
@@ -181,8 +184,8 @@ static enum ig_err get_kv(struct cursor *c, struct ig_gguf_kv *kv, uint64_t *key
 
     enum ig_err err = get_string(c, key_off, &kv->key_bytes, "key");
     if (err) return err;
-    if (kv->key_bytes > KEY_MOST)
-        return ig_fail(c->why, IG_BAD_FILE, "%s: key: want at most %d bytes, got %llu", c->f->path,
+    if (kv->key_bytes == 0 || kv->key_bytes > KEY_MOST)
+        return ig_fail(c->why, IG_BAD_FILE, "%s: key: want 1 to %d bytes, got %llu", c->f->path,
                        KEY_MOST, (ull)kv->key_bytes);
     const size_t shown = kv->key_bytes < sizeof key ? (size_t)kv->key_bytes : sizeof key - 1;
     memcpy(key, c->buf + *key_off, shown);
@@ -198,8 +201,12 @@ static enum ig_err get_kv(struct cursor *c, struct ig_gguf_kv *kv, uint64_t *key
     if (type == IG_GGUF_STRING) return get_string(c, value, &kv->n, key);
     *value = c->at;
     err = need(c, values[type].bytes, key);
-    if (!err) c->at += values[type].bytes;
-    return err;
+    if (err) return err;
+    if (type == IG_GGUF_BOOL && c->buf[c->at] > 1)
+        return ig_fail(c->why, IG_BAD_FILE, "%s: %s: want a bool of 0 or 1, got %d", c->f->path,
+                       key, c->buf[c->at]);
+    c->at += values[type].bytes;
+    return IG_OK;
 }
 
 static int by_key(const void *a, const void *b)
@@ -210,14 +217,14 @@ static int by_key(const void *a, const void *b)
     return order ? order : (s->key_bytes > t->key_bytes) - (s->key_bytes < t->key_bytes);
 }
 
-static enum ig_err sort_keys(struct ig_gguf *g, struct ig_why *why)
+static enum ig_err sort_keys(struct ig_gguf *g, const char *path, struct ig_why *why)
 {
     if (g->n_kv == 0) return IG_OK;
     qsort(g->kv, g->n_kv, sizeof *g->kv, by_key);
     for (uint32_t i = 1; i < g->n_kv; i++)
         if (by_key(&g->kv[i - 1], &g->kv[i]) == 0)
-            return ig_fail(why, IG_BAD_FILE, "%s: %.*s: want one value of this key, got two",
-                           g->ckpt.file[0].path, (int)g->kv[i].key_bytes, g->kv[i].key);
+            return ig_fail(why, IG_BAD_FILE, "%s: %.*s: want one value of this key, got two", path,
+                           (int)g->kv[i].key_bytes, g->kv[i].key);
     return IG_OK;
 }
 
@@ -231,16 +238,16 @@ const struct ig_gguf_kv *ig_gguf_find(const struct ig_gguf *g, const char *key)
  * start of the data is known. */
 static enum ig_err get_info(struct cursor *c, struct ig_ckpt *ckpt)
 {
-    struct ig_tensor t = { 0 };
+    struct ig_tensor t = { .file = ckpt->n_file - 1 };
     char name[NAME_MOST + 1];
     uint64_t at, n, v, type = 0, elements = 1, row = 1;
     const char *path = c->f->path;
 
     enum ig_err err = get_string(c, &at, &n, "tensor name");
     if (err) return err;
-    if (n > NAME_MOST || memchr(c->buf + at, 0, (size_t)n))
+    if (n == 0 || n > NAME_MOST || memchr(c->buf + at, 0, (size_t)n))
         return ig_fail(c->why, IG_BAD_FILE,
-                       "%s: tensor name: want at most %d bytes without a NUL, got %llu", path,
+                       "%s: tensor name: want 1 to %d bytes without a NUL, got %llu", path,
                        NAME_MOST, (ull)n);
     memcpy(name, c->buf + at, (size_t)n);
     name[n] = '\0';
@@ -255,9 +262,10 @@ static enum ig_err get_info(struct cursor *c, struct ig_ckpt *ckpt)
         err = get(c, 8, &t.dim[i], name);
         if (err) return err;
         if (i == t.n_dim - 1) row = t.dim[i];
-        if (!ig_mul_ok(elements, t.dim[i], &elements))
+        if (t.dim[i] > SIZE_MOST || !ig_mul_ok(elements, t.dim[i], &elements) ||
+            elements > SIZE_MOST)
             return ig_fail(c->why, IG_BAD_FILE,
-                           "%s: %s: dimensions: want fewer than 2^64 elements, got more", path,
+                           "%s: %s: dimensions: want fewer than 2^63 elements, got more", path,
                            name);
     }
     err = get(c, 4, &type, name);
@@ -265,25 +273,28 @@ static enum ig_err get_info(struct cursor *c, struct ig_ckpt *ckpt)
     if (err) return err;
     if (type >= sizeof types / sizeof *types || !types[type].name)
         return ig_fail(c->why, IG_BAD_FILE,
-                       "%s: %s: type: want F32, F16, BF16, Q8_0 or Q4_0, got unknown type %llu",
-                       path, name, (ull)type);
+                       "%s: %s: type: want " IG_GGUF_TYPES ", got unknown type %llu", path, name,
+                       (ull)type);
     t.type = types[type].name;
     t.fmt = types[type].fmt;
     if (row % types[type].weights)
         return ig_fail(c->why, IG_BAD_FILE,
                        "%s: %s: rows: want a multiple of %u (a block of %s), got %llu", path, name,
                        types[type].weights, t.type, (ull)row);
-    if (!ig_mul_ok(elements / types[type].weights, types[type].bytes, &t.bytes))
-        return ig_fail(c->why, IG_BAD_FILE, "%s: %s: size: want fewer than 2^64 bytes, got more",
+    if (!ig_mul_ok(elements / types[type].weights, types[type].bytes, &t.bytes) ||
+        t.bytes > SIZE_MOST)
+        return ig_fail(c->why, IG_BAD_FILE, "%s: %s: size: want fewer than 2^63 bytes, got more",
                        path, name);
     return ig_ckpt_add(ckpt, &t, name, (size_t)n, c->why);
 }
 
-/* Offsets inside the data, multiples of the alignment. */
-static enum ig_err place(struct ig_gguf *g, uint64_t end, struct ig_why *why)
+/* Offsets inside the data, multiples of the alignment, of the tensors from `first` on.
+ * `part` has the last file's keys. */
+static enum ig_err place(struct ig_ckpt *ckpt, const struct ig_gguf *part, size_t first,
+                         uint64_t end, struct ig_why *why)
 {
-    struct ig_ckpt_file *f = &g->ckpt.file[0];
-    const struct ig_gguf_kv *kv = ig_gguf_find(g, "general.alignment");
+    struct ig_ckpt_file *f = &ckpt->file[ckpt->n_file - 1];
+    const struct ig_gguf_kv *kv = ig_gguf_find(part, "general.alignment");
     uint64_t alignment = ALIGNMENT_DEFAULT;
 
     if (kv && kv->type != IG_GGUF_U32)
@@ -295,8 +306,8 @@ static enum ig_err place(struct ig_gguf *g, uint64_t end, struct ig_why *why)
                        f->path, (ull)alignment);
     f->data_off = (end + alignment - 1) & ~(alignment - 1);
     const uint64_t data = f->bytes > f->data_off ? f->bytes - f->data_off : 0;
-    for (size_t i = 0; i < g->ckpt.n_tensor; i++) {
-        struct ig_tensor *t = &g->ckpt.tensor[i];
+    for (size_t i = first; i < ckpt->n_tensor; i++) {
+        struct ig_tensor *t = &ckpt->tensor[i];
         if (t->off & (alignment - 1))
             return ig_fail(why, IG_BAD_FILE, "%s: %s: offset: want a multiple of %llu, got %llu",
                            f->path, t->name, (ull)alignment, (ull)t->off);
@@ -341,53 +352,121 @@ static enum ig_err get_start(struct cursor *c, uint64_t *n_tensor, uint64_t *n_k
     return IG_OK;
 }
 
-static enum ig_err parse(struct cursor *c, struct ig_gguf *g)
+/* The keys go into `part`, the tensors into `ckpt`. */
+static enum ig_err parse(struct cursor *c, struct ig_gguf *part, struct ig_ckpt *ckpt)
 {
     const char *path = c->f->path;
+    const size_t first = ckpt->n_tensor;
     uint64_t n_tensor = 0, n_kv = 0;
     uint64_t(*at)[2]; /* of key and value: pointers would move with the buffer */
 
     enum ig_err err = get_start(c, &n_tensor, &n_kv);
     if (err) return err;
-    g->kv = calloc((size_t)n_kv + 1, sizeof *g->kv);
+    part->kv = calloc((size_t)n_kv + 1, sizeof *part->kv);
     at = calloc((size_t)n_kv + 1, sizeof *at);
-    if (!g->kv || !at) err = ig_fail(c->why, IG_NO_MEM, "%s: no memory for its metadata", path);
-    for (uint64_t i = 0; i < n_kv && !err; i++) err = get_kv(c, &g->kv[i], &at[i][0], &at[i][1]);
-    for (uint64_t i = 0; i < n_tensor && !err; i++) err = get_info(c, &g->ckpt);
+    if (!part->kv || !at) err = ig_fail(c->why, IG_NO_MEM, "%s: no memory for its metadata", path);
+    for (uint64_t i = 0; i < n_kv && !err; i++) err = get_kv(c, &part->kv[i], &at[i][0], &at[i][1]);
+    for (uint64_t i = 0; i < n_tensor && !err; i++) err = get_info(c, ckpt);
     for (uint64_t i = 0; i < n_kv && !err; i++) {
-        g->kv[i].key = (const char *)c->buf + at[i][0];
-        g->kv[i].data = c->buf + at[i][1];
+        part->kv[i].key = (const char *)c->buf + at[i][0];
+        part->kv[i].data = c->buf + at[i][1];
     }
     free(at);
-    g->n_kv = err ? 0 : (uint32_t)n_kv;
-    if (!err) err = sort_keys(g, c->why);
-    if (!err) err = place(g, c->at, c->why);
-    if (!err) err = ig_ckpt_index(&g->ckpt, c->why);
+    part->n_kv = err ? 0 : (uint32_t)n_kv;
+    if (!err) err = sort_keys(part, path, c->why);
+    if (!err) err = place(ckpt, part, first, c->at, c->why);
     return err;
 }
 
-/* Parts of a split file hold some of the tensors each. */
-static enum ig_err refuse_split(const struct ig_gguf *g, struct ig_why *why)
+static enum ig_err open_part(struct ig_ckpt *ckpt, struct ig_gguf *part, const char *path,
+                             struct ig_why *why)
 {
-    const struct ig_gguf_kv *kv = ig_gguf_find(g, "split.count");
-    if (!kv || kv->type != IG_GGUF_U16 || load(kv->data, 2) < 2) return IG_OK;
-    return ig_fail(why, IG_BAD_FILE,
-                   "%s: split.count: want one file (merge the parts first), got %llu parts",
-                   g->ckpt.file[0].path, (ull)load(kv->data, 2));
+    uint32_t file;
+    enum ig_err err = ig_ckpt_add_file(ckpt, path, &file, why);
+    if (err) return err;
+    struct cursor c = { .f = &ckpt->file[file], .why = why };
+    err = parse(&c, part, ckpt);
+    part->meta = (char *)c.buf;
+    return err;
+}
+
+/* A key of the split; `absent` where there is none. */
+static enum ig_err get_split(const struct ig_gguf *part, const char *path, const char *key,
+                             uint32_t type, uint32_t absent, uint32_t *v, struct ig_why *why)
+{
+    const struct ig_gguf_kv *kv = ig_gguf_find(part, key);
+    *v = absent;
+    if (!kv) return IG_OK;
+    if (kv->type != type)
+        return ig_fail(why, IG_BAD_FILE, "%s: %s: want %s, got %s", path, key, values[type].name,
+                       ig_gguf_type_name(kv->type));
+    *v = (uint32_t)load(kv->data, (int)values[type].bytes);
+    return IG_OK;
+}
+
+/* NAME-00001-of-0000N.gguf -> the same with part i, counted from 0; malloc'ed. */
+static enum ig_err part_path(char **to, const char *path, uint32_t i, uint32_t n,
+                             struct ig_why *why)
+{
+    char tail[48], first[48];
+    const size_t length = strlen(path);
+
+    const size_t bytes = (size_t)snprintf(first, sizeof first, "-%05u-of-%05u.gguf", 1u, n);
+    snprintf(tail, sizeof tail, "-%05u-of-%05u.gguf", i + 1, n);
+    if (length < bytes || strcmp(path + length - bytes, first) != 0)
+        return ig_fail(why, IG_BAD_FILE, "%s: name: want NAME%s (the first of %u parts), got %s",
+                       path, first, n, path);
+    *to = strdup(path);
+    if (!*to) return ig_fail(why, IG_NO_MEM, "%s: no memory", path);
+    memcpy(*to + length - bytes, tail, bytes);
+    return IG_OK;
+}
+
+/* Part i of n says that it is that. */
+static enum ig_err check_part(const struct ig_gguf *part, const char *path, uint32_t i, uint32_t n,
+                              struct ig_why *why)
+{
+    uint32_t no, count;
+    enum ig_err err = get_split(part, path, "split.count", IG_GGUF_U16, 1, &count, why);
+    if (!err) err = get_split(part, path, "split.no", IG_GGUF_U16, 0, &no, why);
+    if (err) return err;
+    if (count != n)
+        return ig_fail(why, IG_BAD_FILE, "%s: split.count: want %u, got %u", path, n, count);
+    if (no != i) return ig_fail(why, IG_BAD_FILE, "%s: split.no: want %u, got %u", path, i, no);
+    return IG_OK;
+}
+
+/* Parts 2..N of a split file: some of the tensors each, and keys that only number them. */
+static enum ig_err open_parts(struct ig_gguf *g, const char *path, struct ig_why *why)
+{
+    uint32_t n, total;
+    enum ig_err err = get_split(g, path, "split.count", IG_GGUF_U16, 1, &n, why);
+    if (err || n < 2) return err;
+    err = check_part(g, path, 0, n, why);
+    for (uint32_t i = 1; i < n && !err; i++) {
+        struct ig_gguf part = { 0 };
+        char *name = NULL;
+        err = part_path(&name, path, i, n, why);
+        if (!err) err = open_part(&g->ckpt, &part, name, why);
+        if (!err) err = check_part(&part, name, i, n, why);
+        ig_gguf_close(&part);
+        free(name);
+    }
+    if (!err)
+        err = get_split(g, path, "split.tensors.count", IG_GGUF_I32, (uint32_t)g->ckpt.n_tensor,
+                        &total, why);
+    if (!err && total != g->ckpt.n_tensor)
+        err = ig_fail(why, IG_BAD_FILE, "%s: split.tensors.count: want %zu (of all parts), got %u",
+                      path, g->ckpt.n_tensor, total);
+    return err;
 }
 
 enum ig_err ig_gguf_open(struct ig_gguf *g, const char *path, struct ig_why *why)
 {
-    uint32_t file;
-
     *g = (struct ig_gguf){ .ckpt.gguf = 1 };
-    enum ig_err err = ig_ckpt_add_file(&g->ckpt, path, &file, why);
-    if (!err) {
-        struct cursor c = { .f = &g->ckpt.file[file], .why = why };
-        err = parse(&c, g);
-        g->meta = (char *)c.buf;
-    }
-    if (!err) err = refuse_split(g, why);
+    enum ig_err err = open_part(&g->ckpt, g, path, why);
+    if (!err) err = open_parts(g, path, why);
+    if (!err) err = ig_ckpt_index(&g->ckpt, why);
     if (err) ig_gguf_close(g);
     return err;
 }

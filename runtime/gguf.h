@@ -1,4 +1,5 @@
-/* gguf.h -- GGUF checkpoints, versions 2 and 3, little-endian, one file.
+/* gguf.h -- GGUF checkpoints, versions 2 and 3, little-endian; one file, or the first
+ * of NAME-00001-of-0000N.gguf.
  *
  * Keeps the metadata bytes in memory and an index over them; tensors go into a
  * struct ig_ckpt.  Nothing here knows a model: what a key means is its reader's
@@ -27,7 +28,7 @@ struct ig_gguf {
     int n_owned;
 };
 
-/* On error nothing stays open. */
+/* `path` of a split file is its first part's.  On error nothing stays open. */
 enum ig_err ig_gguf_open(struct ig_gguf *g, const char *path, struct ig_why *why);
 /* NULL: no such key. */
 const struct ig_gguf_kv *ig_gguf_find(const struct ig_gguf *g, const char *key);
@@ -35,6 +36,10 @@ const struct ig_gguf_kv *ig_gguf_find(const struct ig_gguf *g, const char *key);
  * view->model is NULL and n_vocab 0. */
 enum ig_err ig_gguf_tokenizer(struct ig_gguf *g, struct ig_tok_gguf *view, struct ig_why *why);
 void ig_gguf_close(struct ig_gguf *g);
+
+/* The tensor types that a matrix may have, for messages. */
+#define IG_GGUF_TYPES \
+    "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4"
 
 /* "uint32", for messages. */
 const char *ig_gguf_type_name(uint32_t type);

@@ -353,6 +353,7 @@ int ig_jfilter_seq(struct ig_jctx *c, const char *name, const struct ig_jv *v,
     if (k == N_SEQ) return -1;
     if (!ig_jlist_new(c, seq_filter[k].gen ? IG_J_GEN : IG_J_LIST, out)) return 0;
     if (k == DICTSORT) return f_dictsort(c, v, a, out);
+    if (k >= MAP && k <= REJECTATTR && !ig_jtruth(v)) return 1; /* none has no items here */
     if (!ig_jiter(c, v, &l)) return 0;
     switch (k) {
     case FIRST:

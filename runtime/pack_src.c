@@ -126,8 +126,8 @@ static enum ig_err check_type(const struct ig_pack_src *s, const struct ig_pack_
 {
     const struct ig_tensor *t = it->t;
     if (t->fmt == IG_FMT_NONE)
-        return ig_fail(why, IG_BAD_FILE, "%s: %s: type: want F32, F16%s, got %s", s->path, t->name,
-                       s->kind == IG_PACK_GGUF ? ", BF16, Q8_0 or Q4_0" : " or BF16", t->type);
+        return ig_fail(why, IG_BAD_FILE, "%s: %s: type: want %s, got %s", s->path, t->name,
+                       s->kind == IG_PACK_GGUF ? IG_GGUF_TYPES : "F32, F16 or BF16", t->type);
     return IG_OK;
 }
 
@@ -220,17 +220,10 @@ static enum ig_err read_rows(const struct ig_pack_src *s, const struct ig_pack_i
     return err;
 }
 
-/* The largest magnitude that a type holds; block types have an f16 scale. */
-static float most_of(enum ig_fmt fmt)
-{
-    const float f16 = 65504.0f;
-    return fmt == IG_F16 ? f16 : fmt == IG_Q8_0 ? 127 * f16 : fmt == IG_Q4_0 ? 8 * f16 : 3.38e38f;
-}
-
 static enum ig_err check_range(const struct ig_pack_src *s, const struct ig_pack_item *it,
                                enum ig_fmt fmt, uint64_t row, const float *x, struct ig_why *why)
 {
-    const float most = most_of(fmt);
+    const float most = ig_fmt_most(fmt);
     for (uint32_t c = 0; c < it->mat.cols; c++)
         if (!(fabsf(x[c]) <= most))
             return ig_fail(why, IG_BAD_FILE,

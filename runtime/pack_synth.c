@@ -11,7 +11,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "../kernels/math.h"
 #include "../kernels/panel.h"
+#include "../kernels/quant.h"
 
 static uint64_t mix(uint64_t z)
 {
@@ -49,17 +51,38 @@ static void float_masks(enum ig_fmt fmt, float deviation, uint64_t *keep, uint64
     }
 }
 
-/* Row r of a tile or of a group of columns becomes zero weights. */
-static void zero_row(enum ig_fmt fmt, unsigned char *panel, size_t bytes, int r)
-{
-    const size_t tile = ig_panel_bytes(fmt, ig_fmt_cols(fmt));
-    const size_t head = ig_fmt_cols(fmt) > 1 ? 2 * IG_PANEL_ROWS : 0; /* the scales */
-    const int zero = fmt == IG_Q8_0 ? 0x80 : fmt == IG_Q4_0 ? 0x88 : 0;
+/* Standard deviation of a block weight in units of d, its bytes being random; the m that
+ * makes its mean 0, in the same units. */
+static const struct {
+    float spread, m;
+} of_fmt[IG_N_FMT] = {
+    [IG_Q8_0] = { 73.9f, 0 },     [IG_Q4_0] = { 4.61f, 0 },      [IG_Q4_K] = { 258.0f, 7.5f },
+    [IG_Q6_K] = { 1366.0f, 0 },   [IG_Q5_K] = { 527.0f, 15.5f }, [IG_MXFP4] = { 5.85f, 0 },
+    [IG_Q4_1] = { 4.61f, -7.5f }, [IG_Q5_0] = { 9.23f, 0 },      [IG_Q5_1] = { 9.23f, -15.5f },
+    [IG_IQ4_NL] = { 67.4f, 0 },   [IG_Q3_K] = { 42.4f, 0 },      [IG_Q2_K] = { 13.9f, 1.5f },
+    [IG_IQ4_XS] = { 1247.0f, 0 },
+};
 
-    for (size_t at = 0; at < bytes; at += tile) {
-        if (head) memset(panel + at + 2 * (size_t)r, 0, 2);
-        for (size_t g = at + head; g < at + tile; g += 64)
-            memset(panel + g + 4 * (size_t)r, zero, 4);
+static void put_half(unsigned char *p, float x)
+{
+    const uint16_t u = ig_fp16_from_f32(x);
+    memcpy(p, &u, sizeof u);
+}
+
+/* Scales of one tile: +2^e * [1, 2), the mantissa from what is there. */
+static void set_scales(enum ig_fmt fmt, unsigned char *tile, float deviation)
+{
+    const struct ig_qfmt *f = ig_qfmt(fmt);
+    const float d_mean = deviation / of_fmt[fmt].spread;
+    const int e = exponent(f->d_bytes == 1 ? d_mean * 1.53f : d_mean); /* E8M0 has no mantissa */
+    for (int r = 0; r < IG_PANEL_ROWS; r++) {
+        if (f->d_bytes == 1) {
+            tile[r] = (unsigned char)(e + 128);
+            continue;
+        }
+        const float d = ldexpf(1.0f + (float)tile[2 * r] / 256.0f, e);
+        put_half(tile + 2 * r, d);
+        if (f->min) put_half(tile + 2 * (IG_PANEL_ROWS + r), d * of_fmt[fmt].m);
     }
 }
 
@@ -75,26 +98,15 @@ void ig_pack_synth_panel(uint64_t seed, const struct ig_pack_item *it, uint32_t 
     const float deviation = 1.0f / sqrtf((float)cols);
     uint64_t keep = ~UINT64_C(0), set = 0;
 
-    if (ig_fmt_cols(fmt) == 1) float_masks(fmt, deviation, &keep, &set);
-    for (size_t i = 0; i < bytes; i += 8) { /* a panel is a multiple of 32 bytes */
+    if (!ig_qfmt(fmt)) float_masks(fmt, deviation, &keep, &set);
+    for (size_t i = 0; i < bytes; i += 8) { /* a panel is a multiple of 16 bytes */
         const uint64_t v = (mix(at += STEP) & keep) | set;
         memcpy(panel + i, &v, sizeof v);
     }
-    if (ig_fmt_cols(fmt) > 1) {
-        /* Deviation of the integers: 256 and 16 equally likely values. */
-        const float spread = fmt == IG_Q8_0 ? 73.9f : 4.61f;
-        float_masks(IG_F16, deviation / spread, &keep, &set);
-        keep &= four(0x7fff);
-        for (size_t i = 0; i < bytes; i += tile)
-            for (size_t k = 0; k < 2 * IG_PANEL_ROWS; k += 8) {
-                uint64_t v;
-                memcpy(&v, panel + i + k, sizeof v);
-                v = (v & keep) | set;
-                memcpy(panel + i + k, &v, sizeof v);
-            }
-    }
+    if (ig_qfmt(fmt))
+        for (size_t i = 0; i < bytes; i += tile) set_scales(fmt, panel + i, deviation);
     if ((fmt == IG_F16 || fmt == IG_BF16) && cols % 2) /* the second column of the last pair */
         for (int r = 0; r < IG_PANEL_ROWS; r++) memset(panel + bytes - 64 + 4 * r + 2, 0, 2);
     for (uint32_t r = 0; r < IG_PANEL_ROWS; r++)
-        if (p * IG_PANEL_ROWS + r >= it->mat.rows) zero_row(fmt, panel, bytes, (int)r);
+        if (p * IG_PANEL_ROWS + r >= it->mat.rows) ig_panel_zero_row(fmt, panel, (int)r, cols);
 }

@@ -78,6 +78,8 @@ static enum ig_err rewrite_property(struct rewrite *r, int negated, int in_class
 static enum ig_err rewrite_escape(struct rewrite *r, int in_class)
 {
     static const char word[] = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+    /* Outside of a class Oniguruma counts superscript digits and fractions in, too. */
+    static const char latin[] = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
     if (r->i + 1 >= r->n) return refuse(r, "a lone backslash");
     const char c = r->in[r->i + 1];
     int ok = 1;
@@ -96,11 +98,11 @@ static enum ig_err rewrite_escape(struct rewrite *r, int in_class)
         ok = put(r, "\\P{Nd}");
         break;
     case 'w':
-        ok = in_class ? put(r, word) : put(r, "[") && put(r, word) && put(r, "]");
+        ok = in_class ? put(r, word) : put(r, "[") && put(r, word) && put(r, latin) && put(r, "]");
         break;
     case 'W':
         if (in_class) return refuse(r, "\\W in a class");
-        ok = put(r, "[^") && put(r, word) && put(r, "]");
+        ok = put(r, "[^") && put(r, word) && put(r, latin) && put(r, "]");
         break;
     case 'h':
         ok = put(r, in_class ? "0-9a-fA-F" : "[0-9a-fA-F]");

@@ -342,6 +342,7 @@ enum ig_err ig_safetensors_open(struct ig_ckpt *c, const char *path, struct ig_w
         if (!err) err = ig_ckpt_index(c, why);
     }
     if (!err) err = check_holes(c, why);
+    if (!err) err = ig_ckpt_join_pairs(c, why);
     if (err) ig_ckpt_close(c);
     return err;
 }

@@ -65,7 +65,7 @@ static inline const unsigned char *ig_data(const struct ig_engine *e, uint64_t o
 {
     return e->mem + IG_MEM_DATA_OFF + off;
 }
-static inline int ig_is_block(int fmt) { return fmt == IG_Q8_0 || fmt == IG_Q4_0; }
+static inline int ig_is_block(int fmt) { return fmt >= IG_Q8_0; }
 
 static inline float *ig_x(struct ig_engine *e, int row)
 {

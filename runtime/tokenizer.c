@@ -37,12 +37,18 @@ static enum ig_err encode_piece(struct ig_encoder *e, int set, const struct ig_t
                                 size_t start, size_t end, int first)
 {
     const struct ig_tokenizer *t = e->tok;
+    if (start == end) return IG_OK;
     const char *p = x->p + start;
     const unsigned char *mark = x->mark ? x->mark + start : NULL;
-    if (start == end) return IG_OK;
     if (set == 1) return ig_pretok(e, p, end - start, first);
 
     struct ig_tok_text y = { 0 };
+    uint32_t cp;
+    /* Where blanks were stripped, the text's start is gone for the pre-tokenizer. */
+    ig_utf8_decode(p, end - start, &cp);
+    for (size_t i = 0; i < t->n_norm; i++)
+        if (t->step[i].kind == IG_STEP_STRIP && (t->step[i].arg & 1) && ig_utf8_is_space(cp))
+            first = 0;
     enum ig_err err =
         ig_tok_normalize(t->step, t->n_norm, t->text, p, mark, end - start, e->limit, &y, e->why);
     if (!err) err = encode_level(e, 1, &y, first);

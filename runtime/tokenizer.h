@@ -13,32 +13,34 @@ struct ig_tokenizer; /* immutable after load */
 
 /* tokenizer.json (+ tokenizer_config.json and generation_config.json, each may be
  * NULL) -> malloc'ed blob.  `name` is the file's name for messages. */
-enum ig_err ig_tok_compile_hf(void **blob, size_t *blob_bytes, const char *name,
-                              const char *json, size_t json_bytes, const char *config_json,
-                              size_t config_bytes, const char *generation_json,
-                              size_t generation_bytes, struct ig_why *why);
+enum ig_err ig_tok_compile_hf(void **blob, size_t *blob_bytes, const char *name, const char *json,
+                              size_t json_bytes, const char *config_json, size_t config_bytes,
+                              const char *generation_json, size_t generation_bytes,
+                              struct ig_why *why);
 
 /* The same from GGUF metadata; the GGUF reader fills this view. */
 struct ig_tok_gguf {
-    const char *model, *pre;            /* tokenizer.ggml.model, .pre; NULL when absent */
+    const char *model, *pre; /* tokenizer.ggml.model, .pre; NULL when absent */
     uint32_t n_vocab;
-    const char *const *token;           /* [n_vocab], lengths beside them */
+    const char *const *token; /* [n_vocab], lengths beside them */
     const uint32_t *token_bytes;
-    const int32_t *type;                /* [n_vocab] or NULL: 1 normal 2 unknown 3 control 4 user 5 unused 6 byte */
-    const float *score;                 /* [n_vocab] or NULL */
+    const int32_t
+        *type;          /* [n_vocab] or NULL: 1 normal 2 unknown 3 control 4 user 5 unused 6 byte */
+    const float *score; /* [n_vocab] or NULL */
     uint32_t n_merge;
     const char *const *merge;
     const uint32_t *merge_bytes;
-    int32_t bos, eos, eot, unk, pad;    /* -1 when absent */
-    int add_bos, add_eos;               /* -1 when absent */
-    const char *chat_template;          /* NULL when absent */
+    int32_t bos, eos, eot, unk, pad; /* -1 when absent */
+    int add_bos, add_eos;            /* -1 when absent */
+    int no_space_prefix;             /* tokenizer.ggml.add_space_prefix is there and false */
+    const char *chat_template;       /* NULL when absent */
 };
 enum ig_err ig_tok_compile_gguf(void **blob, size_t *blob_bytes, const char *name,
                                 const struct ig_tok_gguf *g, struct ig_why *why);
 
 /* The blob must outlive the tokenizer. `n_vocab`: the model's, ids must lie below it. */
-enum ig_err ig_tok_load(struct ig_tokenizer **tok, const void *blob, size_t bytes,
-                        uint32_t n_vocab, struct ig_why *why);
+enum ig_err ig_tok_load(struct ig_tokenizer **tok, const void *blob, size_t bytes, uint32_t n_vocab,
+                        struct ig_why *why);
 void ig_tok_free(struct ig_tokenizer *tok);
 
 /* Text (any bytes; invalid UTF-8 is encoded as U+FFFD the way a lossy decoder
@@ -59,8 +61,8 @@ enum ig_err ig_tok_encode_marked(const struct ig_tokenizer *tok, const char *tex
 const char *ig_tok_piece(const struct ig_tokenizer *tok, int32_t id, int special, size_t *bytes);
 
 /* Ids -> malloc'ed NUL-terminated UTF-8; broken sequences become U+FFFD. */
-enum ig_err ig_tok_decode(const struct ig_tokenizer *tok, const int32_t *ids, size_t n,
-                          int special, char **text, size_t *bytes, struct ig_why *why);
+enum ig_err ig_tok_decode(const struct ig_tokenizer *tok, const int32_t *ids, size_t n, int special,
+                          char **text, size_t *bytes, struct ig_why *why);
 
 /* Streaming decode: bytes that are not yet a whole character are held back. */
 struct ig_tok_stream {
@@ -73,8 +75,8 @@ size_t ig_tok_stream_push(struct ig_tok_stream *s, const struct ig_tokenizer *to
                           char *out, size_t cap);
 size_t ig_tok_stream_end(struct ig_tok_stream *s, char *out, size_t cap);
 
-int32_t ig_tok_bos(const struct ig_tokenizer *tok);              /* -1: none */
-int ig_tok_is_end(const struct ig_tokenizer *tok, int32_t id);   /* end of sequence or of turn */
+int32_t ig_tok_bos(const struct ig_tokenizer *tok);            /* -1: none */
+int ig_tok_is_end(const struct ig_tokenizer *tok, int32_t id); /* end of sequence or of turn */
 uint32_t ig_tok_n_vocab(const struct ig_tokenizer *tok);
 const char *ig_tok_chat_template(const struct ig_tokenizer *tok); /* NULL: none */
 /* The text of a token that the template may name: "bos_token", "eos_token", ...; NULL: none. */

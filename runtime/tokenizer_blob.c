@@ -178,10 +178,22 @@ static enum ig_err sort_added(struct ig_blob *b, struct ig_why *why)
     return IG_OK;
 }
 
-enum ig_err ig_blob_finish(struct ig_blob *b, void **blob, size_t *bytes, struct ig_why *why)
+/* The loader is the judge of patterns and of everything else that it checks. */
+static enum ig_err try_to_load(void **blob, size_t *bytes, struct ig_why *why)
 {
-    const enum ig_err err = sort_added(b, why);
-    if (err) return err;
+    struct ig_tokenizer *t = NULL;
+    const enum ig_err err = ig_tok_load(&t, *blob, *bytes, IG_TOK_MAX_VOCAB, why);
+    ig_tok_free(t);
+    if (err) {
+        free(*blob);
+        *blob = NULL;
+        *bytes = 0;
+    }
+    return err;
+}
+
+static enum ig_err lay_out(struct ig_blob *b, void **blob, size_t *bytes, struct ig_why *why)
+{
     const void *from[IG_N_SEC] = { b->text.p,   b->key.v,    b->piece.v, b->flag.v,
                                    b->score.v,  b->merge.v,  b->added.v, b->step.v,
                                    b->prefix.v, b->suffix.v, b->end.v,   b->name.v };
@@ -205,6 +217,16 @@ enum ig_err ig_blob_finish(struct ig_blob *b, void **blob, size_t *bytes, struct
     *blob = out;
     *bytes = at;
     return IG_OK;
+}
+
+enum ig_err ig_blob_finish(struct ig_blob *b, const char *name, void **blob, size_t *bytes,
+                           struct ig_why *why)
+{
+    struct ig_why inner = { "" };
+    enum ig_err err = sort_added(b, &inner);
+    if (!err) err = lay_out(b, blob, bytes, &inner);
+    if (!err) err = try_to_load(blob, bytes, &inner);
+    return err ? ig_fail(why, err, "%s: %.900s", name, inner.text) : IG_OK;
 }
 
 void ig_blob_free(struct ig_blob *b)

@@ -475,19 +475,7 @@ enum ig_err ig_tok_compile_hf(void **blob, size_t *blob_bytes, const char *name,
         err =
             parse(&h, &h.generation, ": generation_config.json", generation_json, generation_bytes);
     if (!err) err = compile(&h);
-    if (!err) err = ig_blob_finish(&h.b, blob, blob_bytes, why);
-    /* The loader is the judge of patterns and of everything else that it checks. */
-    struct ig_tokenizer *t = NULL;
-    if (!err) {
-        struct ig_why inner;
-        err = ig_tok_load(&t, *blob, *blob_bytes, IG_TOK_MAX_VOCAB, &inner);
-        if (err) {
-            ig_fail(why, err, "%s: %.900s", name, inner.text);
-            free(*blob);
-            *blob = NULL;
-        }
-    }
-    ig_tok_free(t);
+    if (!err) err = ig_blob_finish(&h.b, name, blob, blob_bytes, why);
     ig_blob_free(&h.b);
     json_decref(h.root);
     json_decref(h.config);

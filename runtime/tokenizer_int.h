@@ -114,13 +114,13 @@ struct ig_tok_head {
 size_t ig_tok_sec_size(int sec);
 
 /* -- growing arrays.  `IG_PUSH` is 0 when memory ends. */
-#define IG_VEC(type) \
-    struct { \
-        type *v; \
-        size_t n, cap; \
+#define IG_VEC(type)                                                                               \
+    struct {                                                                                       \
+        type *v;                                                                                   \
+        size_t n, cap;                                                                             \
     }
 int ig_vec_grow(void *vec_v, size_t *cap, size_t need, size_t elem);
-#define IG_RESERVE(vec, need) \
+#define IG_RESERVE(vec, need)                                                                      \
     ((need) <= (vec).cap || ig_vec_grow(&(vec).v, &(vec).cap, (need), sizeof *(vec).v))
 #define IG_PUSH(vec, x) (IG_RESERVE(vec, (vec).n + 1) ? ((vec).v[(vec).n++] = (x), 1) : 0)
 
@@ -158,12 +158,12 @@ struct ig_tokenizer {
     const int32_t *prefix, *suffix, *end;
     const struct ig_tok_name *name;
     size_t n_merge, n_added, n_raw, n_step, n_norm, n_prefix, n_suffix, n_end, n_name;
-    size_t max_key;            /* bytes of the longest key that can be looked up */
-    uint32_t *hash;            /* key -> id, UINT32_MAX: empty */
-    struct ig_pair *pair;      /* (left, right) -> rank, id */
+    size_t max_key;       /* bytes of the longest key that can be looked up */
+    uint32_t *hash;       /* key -> id, UINT32_MAX: empty */
+    struct ig_pair *pair; /* (left, right) -> rank, id */
     uint64_t hash_mask, pair_mask;
-    uint32_t *rank;            /* SPM: order by score, [n_tok] */
-    int32_t byte_id[256];      /* the token of a byte (byte level or fallback), -1: none */
+    uint32_t *rank;               /* SPM: order by score, [n_tok] */
+    int32_t byte_id[256];         /* the token of a byte (byte level or fallback), -1: none */
     uint32_t added_first[2][257]; /* range of added tokens by first byte */
     struct ig_regex *regex[IG_TOK_MAX_STEP];
     struct ig_regex *word; /* \w, when some added token must stand alone */
@@ -237,8 +237,8 @@ int ig_regex_next(struct ig_encoder *e, const struct ig_regex *re, const char *t
 void ig_regex_done(struct ig_encoder *e);
 
 /* tokenizer_added.c: the next added token of set (0 raw, 1 normalised) in text[from..n). */
-int ig_added_next(struct ig_encoder *e, int set, const struct ig_tok_text *text,
-                  size_t from, size_t *start, size_t *end, int32_t *id);
+int ig_added_next(struct ig_encoder *e, int set, const struct ig_tok_text *text, size_t from,
+                  size_t *start, size_t *end, int32_t *id);
 
 /* tokenizer_norm.c */
 enum ig_err ig_tok_normalize(const struct ig_tok_step *step, size_t n_step, const char *strings,
@@ -295,11 +295,12 @@ int ig_blob_step(struct ig_blob *b, uint32_t kind, uint32_t arg, const char *a, 
                  const char *rep, size_t nb);
 /* Names of end-of-turn tokens that checkpoints forget to list. */
 int ig_blob_guess_ends(struct ig_blob *b);
-enum ig_err ig_blob_finish(struct ig_blob *b, void **blob, size_t *bytes, struct ig_why *why);
+enum ig_err ig_blob_finish(struct ig_blob *b, const char *name, void **blob, size_t *bytes,
+                           struct ig_why *why);
 void ig_blob_free(struct ig_blob *b);
 
 /* pretok_names.c: GGUF pre-tokeniser name -> steps. */
-enum ig_err ig_pretok_named(struct ig_blob *b, const char *pre, struct ig_why *why);
+enum ig_err ig_pretok_named(struct ig_blob *b, const char *pre, int *add_bos, struct ig_why *why);
 
 /* tokenizer_hf.c and tokenizer_hf_steps.c: one tokenizer.json on its way into a blob. */
 #include <jansson.h>

@@ -17,7 +17,7 @@ report "every global symbol starts with ig_" \
        awk 'NF == 3 && $3 !~ /^(ig_|main$)/ { print $3 }')"
 
 # Files that run between the first and the last token.
-hot="forward attn moe linear team sample"
+hot="forward attn moe linear team sample generate out"
 found=""
 for f in $hot; do
     for o in out/$id/obj/runtime/$f.o out/common/runtime/$f.o; do

@@ -25,7 +25,9 @@ ENGINE_tiny-f32  := $(SHARED)/models/tiny-mixtral quant=f32
 ENGINE_tiny-bf16 := $(SHARED)/models/tiny-mixtral
 ENGINE_tiny-q8_0 := $(SHARED)/models/tiny-mixtral quant=q8_0
 ENGINE_tiny-q4_0 := $(SHARED)/models/tiny-mixtral quant=q4_0
-ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0
+ENGINE_tiny-q4_k := $(SHARED)/models/tiny-mixtral quant=q4_k quant.attn=q6_k quant.output=q5_k
+ENGINE_tiny-mxfp4 := $(SHARED)/models/tiny-mixtral quant=mxfp4 quant.attn=q3_k quant.output=iq4_xs
+ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
 endif
 
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's.

@@ -9,6 +9,7 @@
 
 #include "../kernels.h"
 #include "../math.h"
+#include "quant_cpu.h"
 #include "vec_avx512.h"
 
 #include "vector.inc.h"
@@ -103,6 +104,9 @@ const struct ig_kernels ig_kernels_avx512 = {
         [IG_BF16] = panel_bf16_avx512,
         [IG_Q8_0] = panel_q8_0_avx512,
         [IG_Q4_0] = panel_q4_0_avx512,
+#define X(name, fmt) [fmt] = ig_panel_##name##_avx512,
+        IG_QUANT_FORMATS(X)
+#undef X
     },
     .attn = { [IG_F32] = attn_f32_avx512, [IG_F16] = attn_f16_avx512 },
     .rmsnorm = rmsnorm_avx512,

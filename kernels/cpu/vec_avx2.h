@@ -1,8 +1,11 @@
 /* vec_avx2.h -- the vector words of the *.inc.h bodies, 8 floats wide. */
 #include <immintrin.h>
 
-/* Before a loop whose trip count is a small constant and whose arrays should be registers. */
-#ifdef __clang__
+/* Before a loop whose trip count is a small constant and whose arrays should be registers.
+ * Sanitized builds check every step: unrolled, they compile for minutes. */
+#if defined __SANITIZE_ADDRESS__
+#define UNROLL
+#elif defined __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")

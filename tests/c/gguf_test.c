@@ -148,25 +148,25 @@ static const struct {
     { NUMBERS_N, 8, UINT64_C(1) << 62,
       ": n: want at most 90 elements (the rest of the file), got 4611686018427387904" },
     { LAST_KEY, 1, 's', ": s: want one value of this key, got two" },
-    { NAME_BYTES, 8, 65, ": tensor name: want at most 64 bytes without a NUL, got 65" },
+    { NAME_BYTES, 8, 65, ": tensor name: want 1 to 64 bytes without a NUL, got 65" },
     { NAME_BYTES, 8, UINT64_MAX,
       ": tensor name: want 18446744073709551615 bytes at 171, got 341, then the end" },
-    { NAME_TEXT, 1, 0, ": tensor name: want at most 64 bytes without a NUL, got 1" },
+    { NAME_TEXT, 1, 0, ": tensor name: want 1 to 64 bytes without a NUL, got 1" },
     { N_DIM, 4, 5, ": x: dimensions: want at most 4, got 5" },
     { N_DIM, 4, UINT32_MAX, ": x: dimensions: want at most 4, got 4294967295" },
     { DIM0, 8, 33, ": x: rows: want a multiple of 32 (a block of Q8_0), got 33" },
-    { DIM0, 8, UINT64_C(1) << 63, ": x: dimensions: want fewer than 2^64 elements, got more" },
-    { DIM1, 8, UINT64_C(1) << 60, ": x: dimensions: want fewer than 2^64 elements, got more" },
-    { DIM1, 8, (UINT64_C(1) << 59) - 1,
-      ": x: size: want fewer than 2^64 bytes, got more" },
+    { DIM0, 8, UINT64_C(1) << 63, ": x: dimensions: want fewer than 2^63 elements, got more" },
+    { DIM1, 8, UINT64_C(1) << 60, ": x: dimensions: want fewer than 2^63 elements, got more" },
+    { DIM1, 8, (UINT64_C(1) << 58) - 1,
+      ": x: size: want fewer than 2^63 bytes, got more" },
     { DIM1, 8, UINT64_C(1) << 40,
       ": x: offset: want its 37383395344384 bytes inside the file's 192 of data, got offset 0" },
     { DIM1, 8, 6,
       ": x: offset: want its 204 bytes inside the file's 192 of data, got offset 0" },
     { DIM1, 8, 5, ": y: offset: want 490 or more, where x ends, got 448" },
-    { TYPE, 4, 4, ": x: type: want F32, F16, BF16, Q8_0 or Q4_0, got unknown type 4" },
+    { TYPE, 4, 4, ": x: type: want " IG_GGUF_TYPES ", got unknown type 4" },
     { TYPE, 4, UINT32_MAX,
-      ": x: type: want F32, F16, BF16, Q8_0 or Q4_0, got unknown type 4294967295" },
+      ": x: type: want " IG_GGUF_TYPES ", got unknown type 4294967295" },
     { TYPE, 4, 12, ": x: rows: want a multiple of 256 (a block of Q4_K), got 32" },
     { OFFSET, 8, 1, ": x: offset: want a multiple of 64, got 1" },
     { OFFSET, 8, UINT64_MAX - 63,
@@ -242,6 +242,46 @@ static void test_truncated(void **state)
     free(b.p);
 }
 
+static char *corpus_field(FILE *f, size_t *n)
+{
+    uint32_t bytes;
+    if (fread(&bytes, sizeof bytes, 1, f) != 1) return NULL;
+    char *p = calloc(bytes + 1, 1);
+    assert_true(p && fread(p, 1, bytes, f) == bytes);
+    *n = bytes;
+    return p;
+}
+
+/* tests/gen/hostile.lua's files: the generator's reader has the same verdicts, in words
+ * that both messages hold. */
+static void test_verdicts(void **state)
+{
+    FILE *f = fopen("tests/data/gguf_hostile.bin", "rb");
+    struct ig_gguf g;
+    size_t n;
+    char *name;
+    int cases = 0;
+    (void)state;
+
+    assert_non_null(f);
+    while ((name = corpus_field(f, &n)) != NULL) {
+        char *words = corpus_field(f, &n), *file = corpus_field(f, &n);
+        for (size_t cut = 0; cases == 0 && cut < n;
+             cut++) /* the first is legal: no part of it is */
+            assert_int_equal(ig_gguf_open(&g, save_n("v.gguf", (void *)file, cut), &why),
+                             IG_BAD_FILE);
+        const enum ig_err err = ig_gguf_open(&g, save_n("v.gguf", (void *)file, n), &why);
+        if (!err) ig_gguf_close(&g);
+        if (*words ? err != IG_BAD_FILE || !strstr(why.text, words) : err != IG_OK)
+            fail_msg("%s: want %s, got %s", name, *words ? words : "no complaint",
+                     err ? why.text : "none");
+        free(name), free(words), free(file);
+        cases++;
+    }
+    assert_true(cases > 40);
+    fclose(f);
+}
+
 static void test_flipped(void **state)
 {
     struct bytes b = small_file();
@@ -265,24 +305,83 @@ static void test_flipped(void **state)
     free(b.p);
 }
 
+/* A part that says it is part `no` of `count`, with one tensor; `total` < 0: no such key. */
+static struct bytes part_file(uint32_t type, uint32_t no, uint32_t count, int total,
+                              const char *tensor)
+{
+    struct bytes b = { 0 };
+    put_text(&b, "GGUF");
+    put_u32(&b, 3), put_u64(&b, 1), put_u64(&b, total < 0 ? 2 : 3);
+    put_str(&b, "split.no");
+    put_u32(&b, type), put_int(&b, no, type == IG_GGUF_U16 ? 2 : 4);
+    put_str(&b, "split.count");
+    put_u32(&b, IG_GGUF_U16), put_int(&b, count, 2);
+    if (total >= 0) {
+        put_str(&b, "split.tensors.count");
+        put_u32(&b, IG_GGUF_I32), put_u32(&b, (uint32_t)total);
+    }
+    info(&b, tensor, 1, (const uint64_t[]){ 4 }, 0, 0);
+    put_zero(&b, -b.n % 32);
+    put_u32(&b, no), put_zero(&b, 12);
+    return b;
+}
+
+static void save_part(const char *name, struct bytes b)
+{
+    save(name, &b);
+    free(b.p);
+}
+
+/* Open the first part; the message must end so. */
+static void want_split(const char *name, const char *text)
+{
+    struct ig_gguf g;
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", test_folder, name);
+    const enum ig_err err = ig_gguf_open(&g, path, &why);
+    if (!text) {
+        assert_int_equal(err, IG_OK);
+        ig_gguf_close(&g);
+        return;
+    }
+    assert_int_not_equal(err, IG_OK);
+    assert_non_null(strstr(why.text, text));
+}
+
 static void test_split(void **state)
 {
     struct ig_gguf g;
-    char want[700];
-    struct bytes b = { 0 };
+    char path[512];
+    uint32_t no;
     (void)state;
 
-    put_text(&b, "GGUF");
-    put_u32(&b, 3), put_u64(&b, 0), put_u64(&b, 1);
-    put_str(&b, "split.count");
-    put_u32(&b, IG_GGUF_U16);
-    put_int(&b, 4, 2);
-    const char *path = save("split.gguf", &b);
-    assert_int_equal(ig_gguf_open(&g, path, &why), IG_BAD_FILE);
-    snprintf(want, sizeof want,
-             "%s: split.count: want one file (merge the parts first), got 4 parts", path);
-    want_text(why.text, want);
-    free(b.p);
+    save_part("s-00001-of-00002.gguf", part_file(IG_GGUF_U16, 0, 2, 2, "a"));
+    want_split("s-00001-of-00002.gguf", "s-00002-of-00002.gguf: ");
+    save_part("s-00002-of-00002.gguf", part_file(IG_GGUF_U16, 1, 2, -1, "b"));
+    snprintf(path, sizeof path, "%s/s-00001-of-00002.gguf", test_folder);
+    assert_int_equal(ig_gguf_open(&g, path, &why), IG_OK);
+    assert_int_equal(g.ckpt.n_tensor, 2);
+    assert_int_equal(ig_ckpt_read(&g.ckpt, ig_ckpt_find(&g.ckpt, "b"), &no, 0, sizeof no, &why),
+                     IG_OK);
+    assert_int_equal(no, 1); /* from the second file */
+    ig_gguf_close(&g);
+
+    save_part("one.gguf", part_file(IG_GGUF_U16, 0, 1, -1, "a"));
+    want_split("one.gguf", NULL);
+    save_part("x.gguf", part_file(IG_GGUF_U16, 0, 2, 2, "a"));
+    want_split("x.gguf",
+               "x.gguf: name: want NAME-00001-of-00002.gguf (the first of 2 parts), got ");
+    want_split("s-00002-of-00002.gguf", "split.no: want 0, got 1");
+    save_part("s-00002-of-00002.gguf", part_file(IG_GGUF_U16, 0, 2, 2, "a"));
+    want_split("s-00001-of-00002.gguf", "s-00002-of-00002.gguf: split.no: want 1, got 0");
+    save_part("s-00002-of-00002.gguf", part_file(IG_GGUF_U16, 1, 3, -1, "b"));
+    want_split("s-00001-of-00002.gguf", "s-00002-of-00002.gguf: split.count: want 2, got 3");
+    save_part("s-00002-of-00002.gguf", part_file(IG_GGUF_U32, 1, 2, -1, "b"));
+    want_split("s-00001-of-00002.gguf", "s-00002-of-00002.gguf: split.no: want uint16, got uint32");
+    save_part("s-00002-of-00002.gguf", part_file(IG_GGUF_U16, 1, 2, -1, "a"));
+    want_split("s-00001-of-00002.gguf", ": a: want one tensor of this name, got two");
+    save_part("s-00001-of-00002.gguf", part_file(IG_GGUF_U16, 0, 2, 3, "c"));
+    want_split("s-00001-of-00002.gguf", "split.tensors.count: want 2 (of all parts), got 3");
 }
 
 /* -- the tokenizer's view */
@@ -409,10 +508,11 @@ static void test_tokenizer_lies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),      cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_zero),      cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_flipped),   cmocka_unit_test(test_split),
-        cmocka_unit_test(test_tokenizer), cmocka_unit_test(test_tokenizer_lies),
+        cmocka_unit_test(test_good),           cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_zero),           cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_flipped),        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_verdicts),       cmocka_unit_test(test_tokenizer),
+        cmocka_unit_test(test_tokenizer_lies),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("gguf", tests, NULL, NULL);

@@ -7,6 +7,7 @@
 
 #include "../../kernels/math.h"
 #include "../../kernels/panel.h"
+#include "../../kernels/quant.h"
 
 enum data_kind { PLAIN, TINY, WIDE, EQUAL, ZERO, EXTREME, N_KIND };
 
@@ -83,20 +84,52 @@ static inline uint16_t data_scale(enum data_kind kind)
     return ig_fp16_from_f32(data_unit());
 }
 
-/* One standard row of a block format, its bytes chosen freely. */
+/* E8M0 has neither zero nor sign. */
+static inline uint16_t data_exponent(enum data_kind kind)
+{
+    switch (kind) {
+    case TINY:
+        return (uint16_t)(data_u32() % 4);
+    case WIDE:
+        return (uint16_t)(67 + data_u32() % 121);
+    case EQUAL:
+        return 128;
+    case ZERO:
+        return 0;
+    case EXTREME:
+        return 187;
+    case PLAIN:
+    case N_KIND:
+        break;
+    }
+    return (uint16_t)(120 + data_u32() % 8);
+}
+
+/* One of 0..most; EQUAL: most; EXTREME: an end. */
+static inline int data_code(enum data_kind kind, int most)
+{
+    if (kind == EQUAL) return most;
+    const uint32_t u = data_u32() >> 8;
+    return kind == EXTREME ? (u % 2 ? most : 0) : (int)(u % (uint32_t)(most + 1));
+}
+
+/* One standard row of a block format, its codes chosen freely. */
 static inline void data_block_row(enum ig_fmt fmt, uint8_t *row, int cols, enum data_kind kind)
 {
-    const int qs = fmt == IG_Q8_0 ? 32 : 16;
-    for (int b = 0; b < cols / IG_QBLOCK; b++) {
-        const uint16_t d = data_scale(kind);
-        *row++ = (uint8_t)(d & 255);
-        *row++ = (uint8_t)(d >> 8);
-        for (int i = 0; i < qs; i++) {
-            uint32_t q = data_u32();
-            if (kind == EQUAL) q = fmt == IG_Q8_0 ? 127 : 255;
-            if (kind == EXTREME) q = fmt == IG_Q8_0 ? 128 : (q % 2 ? 255 : 0);
-            *row++ = (uint8_t)(q & 255);
+    const struct ig_qfmt *f = ig_qfmt(fmt);
+    struct ig_qcodes c = { .m = 0 };
+    for (int b = 0; b < cols / f->cols; b++, row += f->bytes) {
+        c.d = f->d_bytes == 1 ? data_exponent(kind) : data_scale(kind);
+        c.m = data_scale(kind);
+        for (int i = 0; i < f->cols; i++)
+            c.q[i] = (uint8_t)data_code(kind, (1 << (f->plane[0] + f->plane[1])) - 1);
+        for (int i = 0; i < f->n_sub; i++) {
+            const int low = f->sc == IG_QSC_8 ? -128 : -f->sc_zero;
+            const int most = f->sc == IG_QSC_8 ? 255 : f->sc == IG_QSC_44 ? 15 : 63;
+            c.sc[i] = (int8_t)(data_code(kind, most) + low);
+            c.mn[i] = (uint8_t)data_code(kind, f->sc == IG_QSC_44 ? 15 : 63);
         }
+        ig_qcodes_to_block(fmt, row, &c);
     }
 }
 

@@ -3,7 +3,9 @@
 #include "file.h"
 #include "safetensors.h"
 
-#include "../../kernels/kernels.h"
+#include <math.h>
+
+#include "../../kernels/panel.h"
 
 static struct ig_why why;
 
@@ -274,12 +276,134 @@ static void test_no_file(void **state)
     want_text(why.text, want);
 }
 
+/* -- weights in two tensors */
+
+static struct bytes pair_file(const char *header)
+{
+    struct bytes b = { 0 };
+    put_u64(&b, strlen(header));
+    put_text(&b, header);
+    return b;
+}
+
+/* F8_E4M3 [130, 200] by blocks of 128: two rows of two scales. */
+static void test_fp8(void **state)
+{
+    static const float scale[4] = { 0.5f, 3.0f, 0x1p-20f, 7.25f };
+    enum { ROWS = 130, COLS = 200, N = ROWS * COLS };
+    struct ig_ckpt c;
+    (void)state;
+
+    struct bytes b = pair_file(
+        "{\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[130,200],\"data_offsets\":[0,26000]},"
+        "\"w_scale_inv\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[26000,26016]}}");
+    for (int i = 0; i < N; i++) put_int(&b, (uint64_t)(i % 251), 1);
+    put_raw(&b, scale, sizeof scale);
+    assert_int_equal(ig_safetensors_open(&c, save("f8.safetensors", &b), &why), IG_OK);
+    free(b.p);
+    assert_int_equal(c.n_tensor, 1);
+    const struct ig_tensor *t = ig_ckpt_find(&c, "w");
+    assert_int_equal(t->fmt, IG_F32);
+    assert_int_equal(t->bytes, 4 * N);
+    float *got = malloc(4 * N);
+    assert_int_equal(ig_ckpt_read(&c, t, got, 0, 4 * N, &why), IG_OK);
+    for (int i = 0; i < N; i++) {
+        const int code = i % 251, e = code >> 3 & 15, m = code & 7;
+        if ((code & 127) == 127) {
+            assert_true(isnan(got[i]));
+            continue;
+        }
+        const double x = e ? ldexp(1.0 + m / 8.0, e - 7) : ldexp(m / 8.0, -6);
+        const float want =
+            (float)((code & 128 ? -x : x)) * scale[i / COLS / 128 * 2 + i % COLS / 128];
+        assert_true(got[i] == want);
+    }
+    float part[3]; /* over a row's end */
+    assert_int_equal(ig_ckpt_read(&c, t, part, 4 * 25599, sizeof part, &why), IG_OK);
+    assert_memory_equal(part, got + 25599, sizeof part);
+    free(got);
+    ig_ckpt_close(&c);
+}
+
+/* Two rows of 64 columns: value = E2M1 * 2^(scale - 127), low nibble first. */
+static void test_mxfp4(void **state)
+{
+    static const float e2m1[16] = { 0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                    -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6 };
+    static const unsigned char scale[4] = { 127, 120, 3, 200 };
+    struct ig_ckpt c;
+    unsigned char row[2][34];
+    float got[64];
+    (void)state;
+
+    struct bytes b =
+        pair_file("{\"w_blocks\":{\"dtype\":\"U8\",\"shape\":[1,2,2,16],\"data_offsets\":[0,64]},"
+                  "\"w_scales\":{\"dtype\":\"U8\",\"shape\":[1,2,2],\"data_offsets\":[64,68]}}");
+    for (int i = 0; i < 64; i++) put_int(&b, (uint64_t)(i * 37 & 255), 1);
+    put_raw(&b, scale, sizeof scale);
+    assert_int_equal(ig_safetensors_open(&c, save("mx.safetensors", &b), &why), IG_OK);
+    free(b.p);
+    const struct ig_tensor *t = ig_ckpt_find(&c, "w_blocks");
+    assert_int_equal(c.n_tensor, 1);
+    assert_int_equal(t->fmt, IG_MXFP4);
+    assert_int_equal(t->n_dim, 3);
+    assert_int_equal(t->dim[1], 2);
+    assert_int_equal(t->dim[2], 64);
+    assert_int_equal(t->bytes, sizeof row);
+    assert_int_equal(ig_ckpt_read(&c, t, row, 0, sizeof row, &why), IG_OK);
+    for (int r = 0; r < 2; r++) {
+        ig_row_to_f32(IG_MXFP4, got, row[r], 64);
+        for (int i = 0; i < 64; i++) {
+            const int byte = (r * 32 + i / 2) * 37 & 255, code = i % 2 ? byte >> 4 : byte & 15;
+            assert_true(got[i] == ldexpf(e2m1[code], scale[r * 2 + i / 32] - 127));
+        }
+    }
+    unsigned char second[17];
+    assert_int_equal(ig_ckpt_read(&c, t, second, 17, 17, &why), IG_OK);
+    assert_memory_equal(second, row[0] + 17, 17);
+    ig_ckpt_close(&c);
+}
+
+static void test_pairs_that_lie(void **state)
+{
+    static const char *const lies[][2] = {
+        { "{\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
+          "\"w_scale_inv\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[4,12]}}",
+          ": w_scale_inv: want F32, F16 or BF16 [1, 1], got F32 [2, 1]" },
+        { "{\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
+          "\"w_scale_inv\":{\"dtype\":\"I64\",\"shape\":[1,1],\"data_offsets\":[4,12]}}",
+          ": w_scale_inv: want F32, F16 or BF16 [1, 1], got I64 [1, 1]" },
+        { "{\"w_blocks\":{\"dtype\":\"U8\",\"shape\":[1,1,16],\"data_offsets\":[0,16]},"
+          "\"w_scales\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[16,18]}}",
+          ": w_scales: want U8 [1, 1], got U8 [2]" },
+    };
+    struct ig_ckpt c;
+    (void)state;
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        assert_int_equal(open_header(lies[i][0], i == 2 ? 18 : 12, &c), IG_BAD_FILE);
+        assert_non_null(strstr(why.text, lies[i][1]));
+    }
+    /* alone, each is only a tensor of a type that nothing wants */
+    assert_int_equal(open_header("{\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],"
+                                 "\"data_offsets\":[0,4]}}",
+                                 4, &c),
+                     IG_OK);
+    assert_int_equal(ig_ckpt_find(&c, "w")->fmt, IG_FMT_NONE);
+    ig_ckpt_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),          cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_header_length), cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_flipped),       cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_fp8),
+        cmocka_unit_test(test_mxfp4),
+        cmocka_unit_test(test_pairs_that_lie),
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_header_length),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_shards),
         cmocka_unit_test(test_no_file),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -104,6 +104,8 @@ function TestGolden:testPerplexityF32() perplexity("t-tiny-f32", 1e-5) end
 function TestGolden:testPerplexityBf16() perplexity("t-tiny-bf16", 1e-3) end
 function TestGolden:testPerplexityQ8_0() perplexity("t-tiny-q8_0", 5e-3) end
 function TestGolden:testPerplexityQ4_0() perplexity("t-tiny-q4_0") end
+function TestGolden:testPerplexityQ4_K() perplexity("t-tiny-q4_k", 1.2e-2) end
+function TestGolden:testPerplexityMxfp4() perplexity("t-tiny-mxfp4", 3e-2) end
 
 --- The same bits whatever the threads and the prefill batch.
 local function invariant(id, src, ids, options)
@@ -136,6 +138,7 @@ end
 function TestGolden:testBitsBf16()
   invariant("t-mixtral-bf16", "tests/golden/mixtral-bf16-sharded", pseudo_ids(150, 512))
 end
+function TestGolden:testBitsBlocksOf256() invariant("t-tiny-q4_k", tiny.model, pseudo_ids(150, 4096)) end
 function TestGolden:testBitsBlocks() invariant("t-demo", "tests/data/tiny-mixtral.gguf", pseudo_ids(150, 4096)) end
 --- Past 1024 positions attention is split into spans between threads.
 function TestGolden:testBitsLongContext()

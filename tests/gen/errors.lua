@@ -86,7 +86,8 @@ function T.test_options()
   eq(problem("ctx"), "--set: ctx: want key=value, got no '='")
   eq(problem("ctx=1", "ctx=2"), "--set: ctx: want one value, got two")
   eq(problem("ctx=lots"), '--set: ctx: want an integer from 1 to 16777216, got "lots"')
-  eq(problem("quant=q5_0"), '--set: quant: want f32 or f16 or bf16 or q8_0 or q4_0, got "q5_0"')
+  eq(problem("quant=q4_k", "quant.attn=mxfp4"), "")
+  lu.assertStrContains(problem("quant=iq2_xs"), '--set: quant: want f32 or f16 or bf16 or q8_0 or q4_0 or q4_k or ')
   eq(problem("kv=q8_0"), '--set: kv: want f32 or f16, got "q8_0"')
   eq(problem("id=../up"), "--set: id: want a name of letters, digits, '.', '_' and '-', got \"../up\"")
   lu.assertStrContains(problem("wat=1"), "--set: wat: want a known field (quant quant.expert")
@@ -110,7 +111,7 @@ function T.test_ram_refusal_has_numbers()
     .. "for the system), got 77.2 GiB: weights 76.2 GiB, KV for 4096 positions 896.0 MiB, work 47.9 MiB; "
     .. "no format of its weights fits, and experts on disk are not supported")
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "quant=bf16" }),
-    "; --set quant= would fit with q8_0 (46.8 GiB) or q4_0 (25.1 GiB)")
+    "; --set quant= would fit with q8_0 (46.8 GiB) or q6_k (36.3 GiB) or q5_1 (33.2 GiB) or q5_0 (30.5 GiB)")
   -- A context that was asked for is not shrunk.
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "ctx=1000000" }), "KV for 1000000 positions 122.1 GiB")
 end

@@ -3,6 +3,9 @@
 local lu = require "luaunit"
 local gguf = require "gen.gguf"
 local gguf_model = require "gen.gguf_model"
+local gguf_parts = require "gen.gguf_parts"
+local hostile = require "hostile"
+local lib = require "lib"
 
 local eq = lu.assertEquals
 local T = {}
@@ -16,7 +19,8 @@ local function kv_u32(key, n) return { key, 4, u32(n) } end
 local function kv_f32(key, x) return { key, 6, string.pack("<f", x) } end
 local function kv_str(key, s) return { key, 8, str(s) } end
 
-local BLOCK = { [0] = { 1, 4 }, [1] = { 1, 2 }, [2] = { 32, 18 }, [8] = { 32, 34 }, [12] = { 256, 144 } }
+local BLOCK = { [0] = { 1, 4 }, [1] = { 1, 2 }, [2] = { 32, 18 }, [8] = { 32, 34 }, [12] = { 256, 144 },
+  [14] = { 256, 210 }, [16] = { 256, 66 } }
 
 -- A Mixtral of 2 layers: E 64, 4 heads over 2 of 16, FF 32, 3 experts, 40 tokens.
 local function mixtral()
@@ -156,14 +160,14 @@ function T.test_counts_that_lie()
   local f = mixtral()
   f.n_tensor = -1
   lu.assertStrMatches(why(f),
-    "m.gguf: tensor_count: want at most %d+ %(what the file has room for%), got 18446744073709551615")
+    "m.gguf: tensor count: want at most %d+ %(what the file has room for%), got 18446744073709551615")
   f = mixtral()
   f.n_kv = 1 << 40
-  lu.assertStrMatches(why(f), "m.gguf: kv_count: want at most %d+ .*, got 1099511627776")
+  lu.assertStrMatches(why(f), "m.gguf: metadata count: want at most %d+ .*, got 1099511627776")
   f = mixtral()
   f.kv[#f.kv + 1] = kv_str("padding", (" "):rep(1 << 20))
   f.n_kv = 65537
-  eq(why(f), "m.gguf: kv_count: want at most 65536 (what the file has room for), got 65537")
+  eq(why(f), "m.gguf: metadata count: want at most 65536 (what the file has room for), got 65537")
   f = mixtral()
   f.n_kv = #f.kv + 1
   lu.assertNotEquals(why(f), "")
@@ -259,10 +263,6 @@ function T.test_model_facts()
     "m.gguf: llama.vocab_size: want 40 (rows of token_embd.weight), got 41")
   eq(with("tokenizer.ggml.tokens", 9, u32(8) .. u64(1) .. str("a")),
     "m.gguf: tokenizer.ggml.tokens: want 40 (rows of token_embd.weight), got 1")
-  local one = "m.gguf: split.count: want 1 (split files are not read; merge the parts first), got "
-  eq(with("split.count", 2, string.pack("<I2", 3)), one .. "3")
-  eq(with("split.count", 8, str("x")), one .. '"x"')
-  eq(with("split.count", 2, "\0\0"), "")
   local f = mixtral()
   drop(f.kv, "llama.expert_count")
   drop(f.kv, "llama.block_count")
@@ -296,12 +296,134 @@ function T.test_types_without_a_kernel_are_named()
   set(f, "llama.attention.key_length", 4, u32(16))
   for _, t in ipairs(f.tensors) do
     if t.dims[1] == 64 or t.dims[1] == 32 then t.dims[1] = 256 end
-    if t.dims[3] then t.dims[2], t.kind = 256, 12 end
+    if t.dims[3] then t.dims[2], t.kind = 256, t.name:find("ffn_gate_exps") and 16 or 12 end
     if t.name:find("attn_output") then t.dims = { 64, 256 } end
   end
-  local line = "m.gguf: blk.0.ffn_%s_exps.weight: type: want F32, F16, BF16, Q8_0 or Q4_0, "
-    .. "got Q4_K (id 12) (and 1 more alike)"
-  eq(why(f), table.concat({ line:format("gate"), line:format("up"), line:format("down") }, "\n"))
+  eq(why(f), "m.gguf: blk.0.ffn_gate_exps.weight: type: want F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "
+    .. "Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4, got IQ2_XXS (id 16) (and 1 more alike)")
+  tensor(f, "blk.0.ffn_gate_exps.weight").kind = 14
+  tensor(f, "blk.1.ffn_gate_exps.weight").kind = 2
+  local m, problem = describe((encode(f)))
+  eq(problem, "")
+  eq({ m.types.layers[1].gate, m.types.layers[1].up, m.types.layers[2].gate }, { "q6_k", "q4_k", "q4_0" })
+end
+
+-- A file's tensors over n parts, the keys in the first; `change(part, i)` may lie.
+local function parts_of(f, n, change)
+  local texts, each = {}, (#f.tensors + n - 1) // n
+  for i = 0, n - 1 do
+    local part = { kv = i == 0 and f.kv or {}, tensors = table.move(f.tensors, i * each + 1, (i + 1) * each, 1, {}) }
+    set(part, "split.no", 2, string.pack("<I2", i))
+    set(part, "split.count", 2, string.pack("<I2", n))
+    if i == 0 then set(part, "split.tensors.count", 5, u32(#f.tensors)) end
+    if change then change(part, i) end
+    texts[("m-%05d-of-%05d.gguf"):format(i + 1, n)] = (encode(part))
+  end
+  return texts
+end
+
+local function describe_parts(texts, first)
+  local problems = {}
+  local function sibling(name)
+    local text = texts[name]
+    if not text then return nil, nil, "no such file" end
+    return function(n) return text:sub(1, n) end, #text
+  end
+  local read, size = sibling(first or "m-00001-of-00003.gguf")
+  local m = gguf_model.describe(read, size, first or "m-00001-of-00003.gguf", problems, sibling)
+  return m, table.concat(problems, "\n")
+end
+
+function T.test_split_files()
+  local m, problem = describe_parts(parts_of(mixtral(), 3))
+  eq(problem, "")
+  eq(m.types.layers[2].down, "q4_0")
+  local function lie(at, key, kind, value)
+    return select(2, describe_parts(parts_of(mixtral(), 3, function(part, i)
+      if i == at then set(part, key, kind, value) end
+    end)))
+  end
+  eq(lie(0, "split.count", 4, u32(3)), "m-00001-of-00003.gguf: split.count: want u16, got u32")
+  eq(lie(0, "split.no", 2, "\1\0"), "m-00001-of-00003.gguf: split.no: want 0, got 1")
+  eq(lie(0, "split.count", 2, "\2\0"),
+    "m-00001-of-00003.gguf: name: want NAME-00001-of-00002.gguf (the first of 2 parts), got m-00001-of-00003.gguf")
+  eq(lie(2, "split.no", 2, "\1\0"), "m-00003-of-00003.gguf: split.no: want 2, got 1")
+  eq(lie(1, "split.count", 2, "\4\0"), "m-00002-of-00003.gguf: split.count: want 3, got 4")
+  eq(lie(0, "split.tensors.count", 5, u32(22)),
+    "m-00001-of-00003.gguf: split.tensors.count: want 23 (of all parts), got 22")
+  local texts = parts_of(mixtral(), 3)
+  texts["m-00003-of-00003.gguf"] = nil
+  eq(select(2, describe_parts(texts)), "m-00003-of-00003.gguf: part: want a readable file, got no such file")
+  texts["m-00003-of-00003.gguf"] = texts["m-00002-of-00003.gguf"]
+  eq(select(2, describe_parts(texts)), "m-00003-of-00003.gguf: split.no: want 2, got 1")
+  eq(select(2, describe_parts(texts, "m-00002-of-00003.gguf")), "m-00002-of-00003.gguf: split.no: want 0, got 1")
+  eq(select(2, describe_parts(parts_of(mixtral(), 3, function(part, i)
+    if i == 2 then part.tensors[1].name = "token_embd.weight" end
+  end))), "m-00003-of-00003.gguf: token_embd.weight: want the tensor once, got it twice")
+end
+
+local function texts_kv(key, list)
+  local parts = {}
+  for i, s in ipairs(list) do parts[i] = str(s) end
+  return { key, 9, u32(8) .. u64(#list) .. table.concat(parts) }
+end
+
+function T.test_vocabulary()
+  local function with(name, kind, value, token)
+    local f, tokens = mixtral(), {}
+    for i = 1, 40 do tokens[i] = "t" .. i end
+    tokens[7] = token or "<0x0A>"
+    f.kv[#f.kv + 1] = texts_kv("tokenizer.ggml.tokens", tokens)
+    set(f, "tokenizer.ggml.token_type", 9, u32(5) .. u64(40) .. (u32(1)):rep(6) .. u32(6) .. (u32(1)):rep(33))
+    if name then set(f, "tokenizer.ggml." .. name, kind, value) end
+    return why(f)
+  end
+  local byte = "m.gguf: tokenizer.ggml.tokens[6]: want a byte token from <0x00> to <0xFF>, got "
+  eq(with(), "")
+  eq(with(nil, nil, nil, "<0x-1>"), byte .. '"<0x-1>"')
+  eq(with(nil, nil, nil, "<0x100>"), byte .. '"<0x100>"')
+  eq(with("bos_token_id", 4, u32(39)), "")
+  eq(with("padding_token_id", 4, string.pack("<i4", -1)), "")
+  eq(with("eos_token_id", 5, string.pack("<i4", -1)), "")
+  eq(with("eos_token_id", 4, u32(40)), "m.gguf: tokenizer.ggml.eos_token_id: want a token id below 40, got 40")
+  eq(with("eos_token_id", 5, string.pack("<i4", -2)),
+    "m.gguf: tokenizer.ggml.eos_token_id: want a token id below 40, got -2")
+  eq(with("eos_token_id", 8, str("1")), "m.gguf: tokenizer.ggml.eos_token_id: want u32, got string")
+  eq(with("scores", 9, u32(6) .. u64(1) .. u32(0)),
+    "m.gguf: tokenizer.ggml.scores: want 40 elements (one a token), got 1")
+  eq(with("token_type", 9, u32(6) .. u64(40) .. (u32(1)):rep(40)),
+    "m.gguf: tokenizer.ggml.token_type: want an array of i32, got an array of f32")
+end
+
+function T.test_a_large_vocabulary_is_quick()
+  local f, tokens = mixtral(), {}
+  for i = 1, 150000 do tokens[i] = "token" .. i end
+  f.kv[#f.kv + 1] = texts_kv("tokenizer.ggml.tokens", tokens)
+  set(f, "tokenizer.ggml.token_type", 9, u32(5) .. u64(150000) .. (u32(1)):rep(150000))
+  local text = encode(f)
+  local start = os.clock()
+  lu.assertStrContains(select(2, describe(text)), "tokenizer.ggml.tokens: want 40 (rows")
+  lu.assertTrue(os.clock() - start < 1)
+end
+
+-- The same files and words for runtime/gguf.c: tests/c/gguf_test.c reads the corpus.
+function T.test_verdicts_of_both_readers()
+  eq(lib.read(lib.root .. "tests/data/gguf_hostile.bin") == hostile.corpus(), true, "run `make golden`")
+  for _, c in ipairs(hostile.cases()) do
+    local problems = {}
+    gguf_parts.parse(function(n) return c.bytes:sub(1, n) end, #c.bytes, "m.gguf", problems)
+    if c.why == "" then
+      eq(problems, {}, c.name)
+    else
+      lu.assertStrContains(problems[1] or c.name .. " was accepted", c.why)
+    end
+  end
+  local legal = hostile.cases()[1].bytes
+  for n = 0, #legal - 1 do
+    local problems = {}
+    gguf_parts.parse(function(k) return legal:sub(1, math.min(k, n)) end, n, "m.gguf", problems)
+    lu.assertTrue(#problems > 0, n)
+  end
 end
 
 function T.test_truncation_at_every_byte()

@@ -89,6 +89,22 @@ function T.test_rope_parameters_type()
     'm/config.json: rope_parameters.rope_type: want "default" (all that this engine computes), got "yarn"')
 end
 
+function T.test_block_checkpoints()
+  local function with(q) return '"quantization_config":' .. q .. ',"vocab_size":512' end
+  local function described(q) return describe((config():gsub('"vocab_size":512', with(q)))) end
+  eq(described('{"quant_method":"mxfp4"}').weights.expert, "mxfp4")
+  local m, problem_text = described('{"quant_method":"fp8","weight_block_size":[128,128]}')
+  eq(problem_text, "")
+  eq(m.weights.expert, m.weights.attn)
+  eq(select(2, described('{"quant_method":"awq"}')),
+    'm/config.json: quantization_config.quant_method: want "fp8" or "mxfp4", got "awq"')
+  eq(select(2, described('{"quant_method":"fp8","weight_block_size":[[1],128]}')),
+    "m/config.json: quantization_config.weight_block_size: want [128, 128], got another size")
+  eq(select(2, described('{"quant_method":"fp8"}')),
+    "m/config.json: quantization_config.weight_block_size: want [128, 128], got nothing")
+  eq(select(2, described("7")), 'm/config.json: quantization_config.quant_method: want "fp8" or "mxfp4", got nothing')
+end
+
 function T.test_head_dim()
   eq(problem { hidden_size = 66 }, "m/config.json: head_dim (or a num_attention_heads that divides hidden_size): "
     .. "want an integer from 2 to 1024, got nothing")

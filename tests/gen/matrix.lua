@@ -2,6 +2,7 @@
 
 local lu = require "luaunit"
 local lib = require "lib"
+local quant = require "gen.quant"
 
 local T = {}
 
@@ -50,7 +51,7 @@ for _, model in ipairs(names("models")) do
 end
 
 function T.test_formats_compile()
-  for _, fmt in ipairs { "f32", "f16", "bf16", "q8_0", "q4_0" } do
+  for _, fmt in ipairs(quant.names) do
     compiles((lib.plan("tiny-mixtral", "box-8gb", { "quant=" .. fmt })))
   end
 end

@@ -201,6 +201,14 @@ function T.test_formats()
   eq(formats_of.used(g, { "q" }), "q4_0/q8_0")
 end
 
+function T.test_blocks_of_256_fall_back_with_a_note()
+  local m = small("bf16")
+  local f, notes = formats_of.resolve(m, { quant = "q4_k" }, "x.lua", {})
+  eq(f.layers[1].down, "q5_0")
+  lu.assertStrContains(table.concat(notes, "\n"), "down: q5_0 instead of q4_k (")
+  eq(#notes, 9)   -- one a matrix, whatever the layers
+end
+
 function T.test_kernels()
   eq(plan_kernels.plan { isa = "ref" }, { isa = "ref", kern = "ig_kernels_ref", need_cpu = 0, builds = { "ref" } })
   eq(plan_kernels.plan { isa = "avx2" },

@@ -1,4 +1,4 @@
--- tests/gen/refresh.lua -- rewrite tests/gen/golden/ from the generator (`make golden`).
+-- tests/gen/refresh.lua -- rewrite tests/gen/golden/ from the generator and the readers' corpus (`make golden`).
 
 local root = arg[0]:match("^(.*/)tests/gen/") or "./"
 package.path = root .. "tests/gen/?.lua;" .. package.path
@@ -10,3 +10,5 @@ for _, golden in ipairs(lib.goldens()) do
   lib.write(path, golden.text)
   print(path)
 end
+
+lib.write(root .. "tests/data/gguf_hostile.bin", require("hostile").corpus())

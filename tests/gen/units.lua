@@ -139,7 +139,11 @@ function T.test_panel_bytes()
   eq(quant.panel_bytes("q8_0", 64), 2 * 544)
   eq(quant.panel_bytes("q4_0", 64), 2 * 288)
   eq(quant.xq_bytes(64), 80)
+  eq(quant.panel_bytes("q4_k", 512), 2 * 16 * 144)
+  eq(quant.panel_bytes("mxfp4", 96), 3 * 16 * 17)
+  eq({ quant.by_name.q4_k.enum, quant.by_name.q4_k.id, quant.by_name.iq4_xs.id }, { "IG_Q4_K", 5, 15 })
   lu.assertFalse(quant.fits("q8_0", 24))
+  lu.assertFalse(quant.fits("q6_k", 320))
   lu.assertTrue(quant.fits("bf16", 24))
 end
 

@@ -1,0 +1,40 @@
+/* quant_words_avx512.h -- the integer words of quant.inc.h, all 16 rows in one vector. */
+#define QI               __m512i
+#define QLOAD(p)         _mm512_loadu_si512(p)
+#define QSET8(x)         _mm512_set1_epi8(x)
+#define QSET32(x)        _mm512_set1_epi32(x)
+#define QAND(a, b)       _mm512_and_si512(a, b)
+#define QADD(a, b)       _mm512_add_epi32(a, b)
+#define QSUB(a, b)       _mm512_sub_epi32(a, b)
+#define QMUL(a, b)       _mm512_mullo_epi32(a, b)
+#define QSHL16(a, n)     _mm512_slli_epi16(a, n)
+#define QSHR16(a, n)     _mm512_srli_epi16(a, n)
+#define QSHL32(a, n)     _mm512_slli_epi32(a, n)
+#define QOR_AND(a, b, m) _mm512_ternarylogic_epi32(a, b, m, 0xf8) /* a | (b & m) */
+#define QLOOKUP(t, i)    _mm512_shuffle_epi8(t, i)
+#define QTABLE(p)        _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(p)))
+#define QFLOAT(a)        _mm512_cvtepi32_ps(a)
+#define QROWS8(p)        _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(p)))
+#define QROWSU8(p)       _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(p)))
+#define QBITS(a)         _mm512_castsi512_ps(a)
+#define QLESS2(a)        _mm512_cmplt_epi32_mask(a, QSET32(2))
+#define QCHOOSE(k, a, b) _mm512_mask_mov_epi32(b, k, a) /* k ? a : b */
+#define QSHLV32(a, n)    _mm512_sllv_epi32(a, n)
+
+/* Four activations for every row, broadcast from memory: through a register it would cost
+ * a shuffle. */
+static inline __m512i quant_x4(const int8_t *q)
+{
+    return _mm512_broadcastd_epi32(_mm_loadu_si32(q));
+}
+#define QX4(q) quant_x4(q)
+
+/* Sums of 16 columns by row: w unsigned, below 2^bits. */
+static inline QI quant_dot4(const QI w[4], const int8_t q[16], int bits)
+{
+    (void)bits;
+    QI s = _mm512_setzero_si512();
+    UNROLL
+    for (int k = 0; k < 4; k++) s = _mm512_dpbusd_epi32(s, w[k], QX4(q + 4 * k));
+    return s;
+}
