@@ -116,7 +116,8 @@ $(OUT)/obj$(FLAVOR)/runtime/device_image.o: $(OUT)/step.cubin $(OUT)/batch.cubin
 $(OUT)/obj$(FLAVOR)/runtime/device_image.o: CFLAGS += -Wa,-I$(OUT)
 $(OUT)/obj$(FLAVOR)/runtime/device.o: CFLAGS += -isystem $(CUDA)/include
 $(OUT)/obj$(FLAVOR)/tests/cuda/%.o: CFLAGS += -mavx2 -mfma -iquote kernels/cuda -iquote tests/cuda
-$(OUT)/obj$(FLAVOR)/tests/cuda/step%.o: $(CUDA_SRC) tests/cuda/emulate.h $(OUT)/build.mk
+EMULATED_STEP := $(addprefix $(OUT)/obj$(FLAVOR)/tests/cuda/step,1.o $(DEVICE_ROWS).o)
+$(EMULATED_STEP): $(OUT)/obj$(FLAVOR)/tests/cuda/step%.o: $(CUDA_SRC) tests/cuda/emulate.h $(OUT)/build.mk
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -include tests/cuda/emulate.h $(DEVICE_DEFS) -DROWS=$* -x c -c -o $@ kernels/cuda/step.cu
 
