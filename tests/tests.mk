@@ -30,6 +30,11 @@ ENGINE_tiny-mxfp4 := $(SHARED)/models/tiny-mixtral quant=mxfp4 quant.attn=q3_k q
 ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
 endif
 
+# Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
+GPU_HW      ?= hw/h200.lua
+GPU_ENGINES := mixtral mixtral-swa mixtral-bf16 demo $(ODD:%=odd-%) odd-long
+ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
+
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's.
 PLAN_UNITS := $(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c))
 UNITS      := $(filter-out $(PLAN_UNITS),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
@@ -55,6 +60,15 @@ engine-%:
 	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(TEST_HW) --out out/test --set id=t-$* \
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
 	@$(MAKE) --no-print-directory ID=test/t-$* build
+gpu-engine-%:
+	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(GPU_HW) --out out/test --set id=gpu-$* \
+	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null 2>&1
+	@$(MAKE) --no-print-directory ID=test/gpu-$* build
+
+# On a machine with the GPU of GPU_HW; with EMULATE=1 on any.
+.PHONY: test-gpu gpu-engine-%
+test-gpu: $(GPU_ENGINES:%=gpu-engine-%)
+	@FLAVOR=$(FLAVOR) tests/gpu.sh $(GPU_ENGINES)
 
 SUB := $(MAKE) --no-print-directory
 test: setup
