@@ -156,7 +156,7 @@ static void step_layer(struct ig_engine *e, int layer)
     run_step(e, STEP_qkv, QKV_PANELS, 1);
     run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
-    run_step(e, STEP_router, router_blocks(&ig_layers[layer].router), 1);
+    run_step(e, STEP_router, 1 + router_blocks(&ig_layers[layer].router), 1);
     run_step(e, STEP_gate_up, IG_FF_PAD / IG_QBLOCK, IG_N_EXPERT_USED);
     run_step(e, STEP_down, EMBD_PANELS, 1);
 }
@@ -180,7 +180,8 @@ static void batch_layer(struct ig_engine *e, int layer)
     run_batch(e, BATCH_qkv, QKV_PANELS, groups, 1);
     run_batch(e, BATCH_store_kv, n, IG_N_HEAD_KV, 1);
     run_batch(e, BATCH_attn, ATTN_BLOCKS, IG_N_SPAN, n);
-    if (ig_is_block(ig_layers[layer].o.fmt)) run_batch(e, BATCH_quantize, n, 1, 1);
+    if (IG_ATTN_SLICE % IG_QBLOCK != 0 && ig_is_block(ig_layers[layer].o.fmt))
+        run_batch(e, BATCH_quantize, n, 1, 1);
     run_batch(e, BATCH_attn_out, EMBD_PANELS, groups, 1);
     args.in = 1;
     run_batch(e, BATCH_norm, n, 1, 1);
@@ -207,11 +208,9 @@ static void show(struct ig_engine *e, int layer)
 {
     const int n = args.n, k = IG_N_EXPERT_USED;
     if (!e->tap.hidden && !e->tap.routed) return;
-    /* One row's last kernel leaves the weights in y, since others still read its logits. */
-    const float *weight = n == 1 ? args.y : args.weight;
     ig_device_get(e->device, shared->hidden, args.x, sizeof(float) * (size_t)(n * IG_N_EMBD));
     ig_device_get(e->device, shared->expert, args.expert, sizeof(int32_t) * (size_t)(n * k));
-    ig_device_get(e->device, shared->weight, weight, sizeof(float) * (size_t)(n * k));
+    ig_device_get(e->device, shared->weight, args.weight, sizeof(float) * (size_t)(n * k));
     ig_device_wait(e->device);
     for (int t = 0; t < n; t++) {
         if (e->tap.hidden)

@@ -43,7 +43,7 @@ struct ig_args {
     const float *rope;
     unsigned char *kv;        /* of this layer: [block][kv head]{K, V} */
     int32_t *expert;          /* [R][k] chosen experts, rank by rank */
-    float *weight;            /* [R][k] their logits, then their weights */
+    float *weight;            /* [R][k] their weights */
     int32_t *route;           /* n_item; items {expert, first, rows}; slots grouped by expert */
     uint32_t *arrived;        /* [R][heads of a block][slices], 0 between kernels */
     /* this layer */

@@ -19,8 +19,8 @@ enum {
     KV_ELEM = KV_FMT == IG_F32 ? 4 : 2,
     KV_BYTES = 2 * KB * HEAD_DIM * KV_ELEM, /* of one block and head */
     PART = 2 + ATTN_SLICE,                  /* m, l, o */
-    K_MOST = KV_FMT == IG_F32 ? 16 : 32, /* dimensions of K in flight */
-    K_BUNCH = HEAD_DIM % K_MOST == 0 ? K_MOST : HEAD_DIM % 8 == 0 ? 8 : 2
+    K_BUNCH = HEAD_DIM % 16 == 0 ? 16 : HEAD_DIM % 8 == 0 ? 8 : 2, /* dimensions of K at once */
+    K_DEPTH = KV_FMT == IG_F32 ? 2 : 3 /* bunches in flight */
 };
 
 /* An element of the cache, and two neighbours of a dimension of K as they were loaded. */
@@ -45,7 +45,7 @@ IG_FN kv_elem kv_round(float x)
 #if KV_FMT == 0
     return x;
 #else
-    return ig_fp16_from_f32(x);
+    return ig_to_half(x);
 #endif
 }
 
@@ -161,39 +161,56 @@ IG_FN float k_float(kv_pair p, int i)
 #endif
 }
 
+/* The same element twice. */
+IG_FN kv_pair k_twice(kv_elem e)
+{
+#if KV_FMT == 0
+    const kv_pair p = { e, e };
+    return p;
+#else
+    return e | (unsigned)e << 16;
+#endif
+}
+/* p with element i of it from `other`; i < 0: p. */
+IG_FN kv_pair k_replace(kv_pair p, kv_pair other, int i)
+{
+#if KV_FMT == 0
+    if (i == 0) p.x = other.x;
+    if (i == 1) p.y = other.y;
+    return p;
+#else
+    const unsigned mask = i == 0 ? 0xffffu : i == 1 ? 0xffff0000u : 0;
+    return (p & ~mask) | (other & mask);
+#endif
+}
+
 IG_FN void load_bunch(kv_pair *k, const kv_elem *base, int d0)
 {
     UNROLL for (int u = 0; u < K_BUNCH; u++) k[u] = load_k(base + (d0 + u) * KB);
 }
 
-/* s[h][i] = q[h] . K of the lane's two positions: one chain over d each. */
-IG_FN void score(float (*s)[2], kv_pair *k, const kv_elem *base, float (*qs)[ATTN_HEADS])
+/* s[h][i] = q[h] . K of the lane's two positions, one chain over d each; K_DEPTH bunches of K
+ * are in flight, the first ones in k already.  Where one of the warp's positions is new (`fresh`), its
+ * K is kn, and `own` says whether it is this lane's element 0 or 1 (else -1). */
+IG_FN void score(float (*s)[2], kv_pair (*k)[K_BUNCH], const kv_elem *base,
+                 float (*qs)[ATTN_HEADS], const kv_pair *kn, int fresh, int own)
 {
     UNROLL for (int h = 0; h < ATTN_HEADS; h++) s[h][0] = s[h][1] = 0.0f;
-    for (int d0 = 0; d0 < HEAD_DIM; d0 += K_BUNCH) {
-        kv_pair next[K_BUNCH];
-        if (d0 + K_BUNCH < HEAD_DIM) load_bunch(next, base, d0 + K_BUNCH);
+    UNROLL for (int d0 = 0; d0 < HEAD_DIM; d0 += K_BUNCH)
+    {
+        kv_pair *const now = k[d0 / K_BUNCH % K_DEPTH];
+        if (fresh) {
+            UNROLL for (int u = 0; u < K_BUNCH; u++) now[u] = k_replace(now[u], kn[d0 + u], own);
+        }
         UNROLL for (int u = 0; u < K_BUNCH; u++)
         {
             UNROLL for (int h = 0; h < ATTN_HEADS; h++)
             {
                 UNROLL for (int i = 0; i < 2; i++)
-                    s[h][i] = fmaf(qs[d0 + u][h], k_float(k[u], i), s[h][i]);
+                    s[h][i] = fmaf(qs[d0 + u][h], k_float(now[u], i), s[h][i]);
             }
         }
-        if (d0 + K_BUNCH < HEAD_DIM) {
-            UNROLL for (int u = 0; u < K_BUNCH; u++) k[u] = next[u];
-        }
-    }
-}
-
-/* The same for the row's own position, whose K no block of the cache has yet. */
-IG_FN void score_new(float *s, const float *kn, float (*qs)[ATTN_HEADS])
-{
-    UNROLL for (int h = 0; h < ATTN_HEADS; h++)
-    {
-        s[h] = 0.0f;
-        for (int d = 0; d < HEAD_DIM; d++) s[h] = fmaf(qs[d][h], kn[d], s[h]);
+        if (d0 + K_DEPTH * K_BUNCH < HEAD_DIM) load_bunch(now, base, d0 + K_DEPTH * K_BUNCH);
     }
 }
 
@@ -248,14 +265,19 @@ IG_FN float sum_v(const struct fold *f, const float *ps, const kv_elem *v, int h
 {
     float o = 0.0f;
     for (int b = lo_block; b < hi_block; b++) {
-        const int lo = from > b * KB ? from : b * KB, hi = LEAST(to, (b + 1) * KB);
-        o *= f->scale[h][b];
+        const float *p = ps + b * KB;
+        const kv_elem *vb = v + b * KB * ATTN_SLICE;
+        const int lo = from > b * KB ? from - b * KB : 0, hi = LEAST(to - b * KB, KB);
         int j = lo;
-        for (; j + 16 <= hi; j += 16) {
-            UNROLL for (int u = 0; u < 16; u++)
-                o = fmaf(ps[j + u], kv_float(v[(j + u) * ATTN_SLICE]), o);
+        o *= f->scale[h][b];
+        if (lo == 0 && hi == KB) {
+            UNROLL for (j = 0; j < KB; j++) o = fmaf(p[j], kv_float(vb[j * ATTN_SLICE]), o);
         }
-        for (; j < hi; j++) o = fmaf(ps[j], kv_float(v[j * ATTN_SLICE]), o);
+        for (; j + 8 <= hi; j += 8) {
+            UNROLL for (int u = 0; u < 8; u++)
+                o = fmaf(p[j + u], kv_float(vb[(j + u) * ATTN_SLICE]), o);
+        }
+        for (; j < hi; j++) o = fmaf(p[j], kv_float(vb[j * ATTN_SLICE]), o);
     }
     return o;
 }
@@ -299,34 +321,51 @@ IG_FN int last_here(const struct ig_args *a, const struct work *w)
     return last;
 }
 
+/* One dimension of the finished output, as floats or, where slices are whole blocks and a warp
+ * has one, as int8: which the matrix o reads. */
 IG_FN void put_output(const struct ig_args *a, const struct work *w, int h, int d, float o)
 {
-    a->ao[(size_t)w->row * Q_DIM + (size_t)((w->head + h) * HEAD_DIM + w->d0 + d)] = o;
+    const int at = (w->head + h) * HEAD_DIM + w->d0 + d;
+    if (ATTN_SLICE % QB == 0 && ANY_BLOCK(FMT_O))
+        quantize_warp(a->aoq + (size_t)w->row * (Q_DIM / QB) + at / QB, o);
+    if (ATTN_SLICE % QB != 0 || ANY_FLOAT(FMT_O)) a->ao[(size_t)w->row * Q_DIM + (size_t)at] = o;
 }
 
-/* With ROWS 1: the row's own K and V, into shared memory and, by one block a slice, the cache. */
-IG_FN void take_new(const struct ig_args *a, const struct work *w, float *kn, kv_elem *vs)
+/* q of the block's heads, rotated; with `fresh` also the row's own K and V, into shared memory
+ * and, by one block a slice, the cache.  Each has threads of its own, so that they overlap. */
+IG_FN void take_row(const struct ig_args *a, const struct work *w, float (*qs)[ATTN_HEADS],
+                    kv_pair *kn, kv_elem *vs, int fresh)
 {
-    const int keeps = w->head % GROUP == 0, t = (int)threadIdx.x;
-    for (int d = t; d < HEAD_DIM; d += ATTN_THREADS) {
-        const kv_elem e = new_k(a, w->row, w->pos, w->kv_head, d);
-        kn[d] = kv_float(e);
-        if (keeps && w->d0 == 0) store_k(a, w->seq, w->pos, w->kv_head, d, e);
-    }
-    for (int d = t; d < ATTN_SLICE; d += ATTN_THREADS) {
-        const kv_elem e = new_v(a, w->row, w->kv_head, w->d0 + d);
-        vs[w->pos % SPAN * ATTN_SLICE + d] = e;
-        if (keeps) store_v(a, w->seq, w->pos, w->kv_head, w->d0 + d, e);
+    enum { Q_ITEMS = ATTN_HEADS * HEAD_DIM, ALL = Q_ITEMS + HEAD_DIM + ATTN_SLICE };
+    const int keeps = w->head % GROUP == 0, items = fresh ? ALL : Q_ITEMS;
+    for (int i = (int)threadIdx.x; i < items; i += ATTN_THREADS) {
+        if (i < Q_ITEMS) {
+            const float *q = a->q + (size_t)w->row * Q_STRIDE +
+                             (size_t)((w->head + i / HEAD_DIM) * HEAD_DIM);
+            qs[i % HEAD_DIM][i / HEAD_DIM] =
+                rope_at(q, a->rope + (size_t)w->pos * HEAD_DIM, i % HEAD_DIM);
+        } else if (i < Q_ITEMS + HEAD_DIM) {
+            const int d = i - Q_ITEMS;
+            const kv_elem e = new_k(a, w->row, w->pos, w->kv_head, d);
+            kn[d] = k_twice(e);
+            if (keeps && w->d0 == 0) store_k(a, w->seq, w->pos, w->kv_head, d, e);
+        } else {
+            const int d = i - Q_ITEMS - HEAD_DIM;
+            const kv_elem e = new_v(a, w->row, w->kv_head, w->d0 + d);
+            vs[w->pos % SPAN * ATTN_SLICE + d] = e;
+            if (keeps) store_v(a, w->seq, w->pos, w->kv_head, w->d0 + d, e);
+        }
     }
 }
 
 IG_KERNEL(ig_attn, ATTN_THREADS, 1)
 {
     IG_SHARED_SPARE(kv_elem, vs); /* [SPAN][ATTN_SLICE] */
-    IG_SHARED float qs[HEAD_DIM][ATTN_HEADS], ps[ATTN_HEADS][SPAN], kn[HEAD_DIM];
+    IG_SHARED float qs[HEAD_DIM][ATTN_HEADS], ps[ATTN_HEADS][SPAN];
+    IG_SHARED kv_pair kn[HEAD_DIM];
     IG_SHARED struct fold f;
     const int block = (int)threadIdx.x / 32, lane = (int)threadIdx.x & 31;
-    kv_pair k[K_BUNCH];
+    kv_pair k[K_DEPTH][K_BUNCH];
 
 #if ROWS > 1
     ig_after_previous();
@@ -345,28 +384,21 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 1)
     /* What the cache holds since earlier steps is asked for before this step's q, k and v are
      * there: two kernels back everything is finished. */
     if (in) fetch_v(&a, &w, vs, ROWS == 1 ? w.pos : w.to);
-    if (active) load_bunch(k, base, 0);
+    UNROLL for (int i = 0; i < K_DEPTH; i++)
+        if (active && i * K_BUNCH < HEAD_DIM) load_bunch(k[i], base, i * K_BUNCH);
 #if ROWS == 1
     ig_after_previous();
 #endif
     if (!in) return;
 
     const int fresh = ROWS == 1 && w.span == w.last_span;
-    for (int i = (int)threadIdx.x; i < ATTN_HEADS * HEAD_DIM; i += ATTN_THREADS)
-        qs[i % HEAD_DIM][i / HEAD_DIM] =
-            rope_at(a.q + (size_t)w.row * Q_STRIDE + (size_t)((w.head + i / HEAD_DIM) * HEAD_DIM),
-                    a.rope + (size_t)w.pos * HEAD_DIM, i % HEAD_DIM);
-    if (fresh) take_new(&a, &w, kn, vs);
+    take_row(&a, &w, qs, kn, vs, fresh);
     __syncthreads();
 
     float s[ATTN_HEADS][2];
     if (active) {
-        score(s, k, base, qs);
-        if (fresh && (w.pos - first) / KB == block && w.pos % KB / 2 == lane) {
-            float own[ATTN_HEADS];
-            score_new(own, kn, qs);
-            UNROLL for (int h = 0; h < ATTN_HEADS; h++) s[h][w.pos % 2] = own[h];
-        }
+        const int new_here = fresh && (w.pos - first) / KB == block;
+        score(s, k, base, qs, kn, new_here, w.pos % KB / 2 == lane ? w.pos % 2 : -1);
         UNROLL for (int h = 0; h < ATTN_HEADS; h++)
         {
             float most = -INFINITY;

@@ -24,15 +24,25 @@ IG_FN int rows_here(const struct ig_args *a, int n, int *first)
     return LEAST(ROWS, n - *first);
 }
 
-/* The activations that a panel of format `fmt` meets: with ROWS 1 normed here, in xs or qs. */
-IG_FN void normed(const struct ig_args *a, const void **x, int fmt, int set, const float *w,
+/* Norm weights, asked for early; with more ROWS another kernel has used them. */
+IG_FN void norm_weights(ig_f4 *w, const float *norm)
+{
+    if (ROWS == 1) load_quads(w, norm, PANEL_THREADS);
+}
+
+/* The activations that a panel of format `fmt` meets: with ROWS 1 the normed row, made here, as
+ * the formats in `set` read it: xs, qs. */
+IG_FN void normed(const struct ig_args *a, const void **x, int fmt, int set, const ig_f4 *w,
                   float *xs, struct ig_xq *qs, int first)
 {
 #if ROWS == 1
+    ig_f4 v[ROW_QUADS];
     (void)first;
-    copy_row(xs, a->x, N_EMBD, PANEL_THREADS);
+    load_quads(v, a->x, PANEL_THREADS);
+    norm_quads(v, w, xs, PANEL_THREADS);
+    if (ANY_FLOAT(set)) store_quads(xs, v, PANEL_THREADS); /* all have read what it held */
+    if (ANY_BLOCK(set)) quantize_quads(qs, v, ROW_QUADS, N_EMBD, PANEL_THREADS);
     __syncthreads();
-    norm_row(xs, ANY_BLOCK(set) ? qs : NULL, w, PANEL_THREADS);
     x[0] = IS_BLOCK(fmt) ? (const void *)qs : (const void *)xs;
 #else
     (void)set;
@@ -54,14 +64,16 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
     const struct panel panel = { m->p + (size_t)p * m->stride, fmt, N_EMBD, -1,
                                  panel_unroll(fmt, N_EMBD, FLIGHT) };
     struct bunch b;
+    ig_f4 w[ROW_QUADS];
     const void *x[ROWS];
     float acc[ROWS][2];
     int first;
 
     panel_load(&b, &panel, 0);
+    norm_weights(w, a->mixer_norm);
     ig_after_previous();
     const int rows = rows_here(a, a->n, &first);
-    normed(a, x, fmt, FMT_QKV, a->mixer_norm, xs, qs, first);
+    normed(a, x, fmt, FMT_QKV, w, xs, qs, first);
     panel_sum(acc, &b, &panel, x, rows);
     panel_put(parts, acc, &panel, rows);
     __syncthreads();
@@ -71,7 +83,7 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
 }
 
 /* Panels of q, then k, then v. */
-IG_KERNEL(ig_qkv, PANEL_THREADS, LINEAR_BLOCKS)
+IG_KERNEL(ig_qkv, PANEL_THREADS, 4)
 {
     int p = (int)blockIdx.x;
     if (p < Q_STRIDE / PR) {
@@ -84,7 +96,8 @@ IG_KERNEL(ig_qkv, PANEL_THREADS, LINEAR_BLOCKS)
     DISPATCH(FMT_QKV, m->fmt, qkv_body, m, is_v ? p - KV_STRIDE / PR : p, is_v ? a.v : a.k, KV_STRIDE)
 }
 
-enum { AOQ = ROWS == 1 && ANY_BLOCK(FMT_O) ? Q_DIM / QB : 1 };
+/* With whole blocks in a slice, ig_attn has left int8 blocks. */
+enum { HERE = ROWS == 1 && ANY_BLOCK(FMT_O) && ATTN_SLICE % QB != 0, AOQ = HERE ? Q_DIM / QB : 1 };
 
 IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
 {
@@ -101,8 +114,8 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
     ig_after_previous();
     const int rows = rows_here(a, a->n, &first);
     row_pointers(x, fmt, a->ao, a->aoq, first, Q_DIM);
-    if (ROWS == 1 && IS_BLOCK(fmt)) {
-        quantize_row(qs, a->ao, Q_DIM, PANEL_THREADS);
+    if (HERE && IS_BLOCK(fmt)) {
+        quantize_output(qs, a->ao, PANEL_THREADS);
         __syncthreads();
         x[0] = qs;
     }
@@ -122,45 +135,53 @@ IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
     DISPATCH(FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
 }
 
-/* With ROWS 1 the first block leaves the normed row where the experts read it. */
-IG_FN void router_body(const struct ig_args *a, int fmt, int unused)
+IG_FN void router_body(const struct ig_args *a, int fmt, int block)
 {
     IG_SHARED float xs[XS];
     IG_SHARED struct ig_xq qs[QS];
     IG_SHARED panel_parts parts[ROWS];
-    const int halves = IS_BLOCK(fmt) ? 1 : 2, p = (int)blockIdx.x / halves;
+    const int halves = IS_BLOCK(fmt) ? 1 : 2, p = block / halves, wide = PR / halves;
     const struct panel panel = { a->router.p + (size_t)p * a->router.stride, fmt, N_EMBD,
-                                 IS_BLOCK(fmt) ? -1 : (int)blockIdx.x % 2,
+                                 IS_BLOCK(fmt) ? -1 : block % 2,
                                  panel_unroll(fmt, N_EMBD, FLIGHT_ROUTER) };
     struct bunch b;
+    ig_f4 w[ROW_QUADS];
     const void *x[ROWS];
     float acc[ROWS][2];
     int first;
-    (void)unused;
 
     panel_load(&b, &panel, 0);
+    norm_weights(w, a->ffn_norm);
     ig_after_previous();
-    const int rows = rows_here(a, a->n, &first), wide = PR / halves;
-    normed(a, x, fmt, FMT_ROUTER | FMT_GATE_UP, a->ffn_norm, xs, qs, first);
-#if ROWS == 1
-    if (blockIdx.x == 0 && ANY_FLOAT(FMT_GATE_UP)) copy_row(a->xn, xs, N_EMBD, PANEL_THREADS);
-    if (blockIdx.x == 0 && ANY_BLOCK(FMT_GATE_UP))
-        copy_row((float *)(void *)a->xq, (const float *)(const void *)qs,
-                 N_EMBD / QB * (int)(sizeof *qs / sizeof(float)), PANEL_THREADS);
-#endif
+    const int rows = rows_here(a, a->n, &first);
+    normed(a, x, fmt, FMT_ROUTER, w, xs, qs, first);
     panel_sum(acc, &b, &panel, x, rows);
     panel_put(parts, acc, &panel, rows);
     __syncthreads();
     for (int i = (int)threadIdx.x; i < rows * wide; i += PANEL_THREADS) {
-        const int r = (int)blockIdx.x % halves * wide + i % wide;
+        const int r = block % halves * wide + i % wide;
         a->rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
             panel_get(parts[i / wide], fmt, r);
     }
 }
 
+/* With ROWS 1 block 0 leaves the normed row where the experts read it. */
 IG_KERNEL(ig_router, PANEL_THREADS, ROWS == 1 ? 2 : LINEAR_BLOCKS)
 {
-    DISPATCH(FMT_ROUTER, a.router.fmt, router_body, 0)
+#if ROWS == 1
+    if (blockIdx.x == 0) {
+        IG_SHARED float xs[N_EMBD];
+        ig_f4 w[ROW_QUADS], v[ROW_QUADS];
+        norm_weights(w, a.ffn_norm);
+        ig_after_previous();
+        load_quads(v, a.x, PANEL_THREADS);
+        norm_quads(v, w, xs, PANEL_THREADS);
+        if (ANY_FLOAT(FMT_GATE_UP)) store_quads(a.xn, v, PANEL_THREADS);
+        if (ANY_BLOCK(FMT_GATE_UP)) quantize_quads(a.xq, v, ROW_QUADS, N_EMBD, PANEL_THREADS);
+        return;
+    }
+#endif
+    DISPATCH(FMT_ROUTER, a.router.fmt, router_body, (int)blockIdx.x - (ROWS == 1))
 }
 
 IG_FN void output_body(const struct ig_args *a, int fmt, int p)

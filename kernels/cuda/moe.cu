@@ -33,16 +33,32 @@ IG_FN struct item item_at(const struct ig_args *a, int i)
     return it;
 }
 
+enum { LOGITS = UP_TO(N_EXPERT, 16) };
+
+/* The router's logits of a row, with nothing behind them that could be chosen. */
+IG_FN void load_logits(float *logit, const float *rl, int threads)
+{
+    for (int i = (int)threadIdx.x; i < LOGITS; i += threads)
+        logit[i] = i < N_EXPERT ? ig_load_float(rl + i) : -INFINITY;
+    __syncthreads();
+}
+
 /* ids and logits of the N_EXPERT_USED largest of `logit`, in order, ties to the lower id: an
  * expert's rank is how many stand before it.  Four threads an expert; all threads call this. */
 IG_FN void choose(int *id, float *weight, const float *logit, int threads)
 {
     const int part = (int)threadIdx.x & 3;
     for (int e = (int)threadIdx.x / 4; e < UP_TO(N_EXPERT, 8); e += threads / 4) {
-        const float mine = e < N_EXPERT ? logit[e] : 0.0f;
+        const float mine = logit[e];
         int before = 0;
-        for (int j = part; j < N_EXPERT; j += 4)
-            before += logit[j] > mine || (logit[j] == mine && j < e);
+        UNROLL for (int j = 4 * part; j < LOGITS; j += 16)
+        {
+            const ig_f4 l = *(const ig_f4 *)(const void *)(logit + j);
+            before += l.x > mine || (l.x == mine && j < e);
+            before += l.y > mine || (l.y == mine && j + 1 < e);
+            before += l.z > mine || (l.z == mine && j + 2 < e);
+            before += l.w > mine || (l.w == mine && j + 3 < e);
+        }
         before += ig_swap_int(before, 1);
         before += ig_swap_int(before, 2);
         if (part == 0 && e < N_EXPERT && before < N_EXPERT_USED) {
@@ -57,17 +73,8 @@ IG_FN void choose(int *id, float *weight, const float *logit, int threads)
 IG_FN void put_hidden(const struct ig_args *a, float (*hs)[32], const int *slot, int rows, int block)
 {
     const int t = (int)threadIdx.x;
-    if (ANY_BLOCK(FMT_DOWN)) {
-        for (int i = 4 * t; i < UP_TO(rows * 32, 128); i += 4 * GATE_UP_THREADS) {
-            const int row = i / 32, in = row < rows;
-            float v[4] = { 0, 0, 0, 0 };
-            if (in) {
-                UNROLL for (int j = 0; j < 4; j++) v[j] = hs[row][i % 32 + j];
-            }
-            struct ig_xq *q = a->hq + (size_t)(in ? slot[row] : 0) * (FF_PAD / QB) + block;
-            quantize4(q, i % 32, v, in);
-        }
-    }
+    if (ANY_BLOCK(FMT_DOWN) && t / 32 < rows)
+        quantize_warp(a->hq + (size_t)slot[t / 32] * (FF_PAD / QB) + block, hs[t / 32][t % 32]);
     if (ANY_FLOAT(FMT_DOWN))
         for (int i = t; i < rows * 32; i += GATE_UP_THREADS)
             a->h[(size_t)slot[i / 32] * FF_PAD + (size_t)(block * 32 + i % 32)] = hs[i / 32][i % 32];
@@ -114,7 +121,7 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, int expert, const int 
 /* blockIdx.y is the rank. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
-    IG_SHARED float logit[N_EXPERT], weight[N_EXPERT_USED];
+    IG_SHARED float logit[LOGITS], weight[N_EXPERT_USED];
     IG_SHARED int id[N_EXPERT_USED], slot, token_row;
     const int rank = (int)blockIdx.y, t = (int)threadIdx.x;
     if (t == 0) {
@@ -123,13 +130,8 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     }
     if (t < N_EXPERT_USED) id[t] = 0; /* not-a-number has no rank */
     ig_after_previous();
-    copy_row(logit, a.rl, N_EXPERT, GATE_UP_THREADS);
-    __syncthreads();
+    load_logits(logit, a.rl, GATE_UP_THREADS);
     choose(id, weight, logit, GATE_UP_THREADS);
-    if (blockIdx.x == 0 && rank == 0 && t < N_EXPERT_USED) {
-        a.expert[t] = id[t];
-        a.weight[t] = weight[t];
-    }
     DISPATCH(FMT_GATE_UP, a.gate.fmt, gate_up_body, id[rank], &slot, &token_row, 1)
 }
 
@@ -147,6 +149,7 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const int *id, float (*y)
         struct bunch b;
         float acc[ROWS][2];
         panel_load(&b, &panel, 0);
+        if (first == 0) ig_after_previous();
         const void *x = IS_BLOCK(fmt) ? (const void *)(a->hq + slot * (FF_PAD / QB))
                                       : (const void *)(a->h + slot * FF_PAD);
         panel_sum(acc, &b, &panel, &x, 1);
@@ -159,40 +162,44 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const int *id, float (*y)
     }
 }
 
+/* The router is two kernels back: the experts are known, and their weights on the way, before
+ * ig_gate_up has ended. */
 IG_KERNEL(ig_down, DOWN_THREADS, 1)
 {
-    IG_SHARED float weight[N_EXPERT_USED], y[N_EXPERT_USED][PR];
+    IG_SHARED float logit[LOGITS], weight[N_EXPERT_USED], y[N_EXPERT_USED][PR];
     IG_SHARED int id[N_EXPERT_USED];
     const int t = (int)threadIdx.x;
-    ig_after_previous();
-    if (t < N_EXPERT_USED) {
-        id[t] = a.expert[t];
-        weight[t] = a.weight[t];
-    }
-    __syncthreads();
+    if (t < N_EXPERT_USED) id[t] = 0;
+    load_logits(logit, a.rl, DOWN_THREADS);
+    choose(id, weight, logit, DOWN_THREADS);
     DISPATCH(FMT_DOWN, a.down.fmt, down_body, id, y)
-    if (t < 32) softmax_chosen(weight);
-    const int r = (int)blockIdx.x * PR + t;
-    if (t < PR && r < N_EMBD) {
-        float sum = 0.0f;
-        for (int k = 0; k < N_EXPERT_USED; k++) sum = fmaf(weight[k], y[k][t], sum);
-        a.x[r] += sum;
+    if (t < 32) {
+        softmax_chosen(weight);
+        const int r = (int)blockIdx.x * PR + t;
+        if (t < PR && r < N_EMBD) {
+            float sum = 0.0f;
+            for (int k = 0; k < N_EXPERT_USED; k++) sum = fmaf(weight[k], y[k][t], sum);
+            a.x[r] += sum;
+        }
     }
-    if (blockIdx.x == 0 && t < N_EXPERT_USED) a.y[t] = weight[t]; /* for who looks on */
+    if (blockIdx.x == 0 && t < 32) /* for who looks on */
+        for (int k = t; k < N_EXPERT_USED; k += 32) {
+            a.expert[k] = id[k];
+            a.weight[k] = weight[k];
+        }
 }
 
 #else
 
 IG_KERNEL(ig_topk, TOPK_THREADS, 4)
 {
-    IG_SHARED float logit[N_EXPERT], weight[N_EXPERT_USED];
+    IG_SHARED float logit[LOGITS], weight[N_EXPERT_USED];
     IG_SHARED int id[N_EXPERT_USED];
     const int t = (int)threadIdx.x;
     const size_t row = blockIdx.x;
     if (t < N_EXPERT_USED) id[t] = 0;
     ig_after_previous();
-    copy_row(logit, a.rl + row * RL_STRIDE, N_EXPERT, TOPK_THREADS);
-    __syncthreads();
+    load_logits(logit, a.rl + row * RL_STRIDE, TOPK_THREADS);
     choose(id, weight, logit, TOPK_THREADS);
     if (t < 32) softmax_chosen(weight);
     __syncthreads();

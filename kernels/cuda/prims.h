@@ -13,11 +13,10 @@
 #define IG_KERNEL(name, threads, blocks) \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const struct ig_args a)
 #define IG_FN     static __device__ __forceinline__
-#define IG_SHARED __shared__
+#define IG_SHARED __shared__ __align__(16)
 /* The block's shared memory whose size the launch says. */
 #define IG_SHARED_SPARE(type, name) extern __shared__ __align__(16) type name[]
-#define UNROLL    _Pragma("unroll")
-#define UNROLL_16 _Pragma("unroll 16")
+#define UNROLL _Pragma("unroll")
 
 typedef uint4 ig_u4;
 typedef float4 ig_f4;
@@ -69,6 +68,14 @@ IG_FN float ig_half(unsigned h)
     float f;
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((unsigned short)h));
     return f;
+}
+
+/* Round to nearest even, as ig_fp16_from_f32. */
+IG_FN unsigned short ig_to_half(float f)
+{
+    unsigned short h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
 }
 
 IG_FN float ig_bits(unsigned u) { return __uint_as_float(u); }

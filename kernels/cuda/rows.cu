@@ -45,25 +45,25 @@ IG_KERNEL(ig_embed, ROW_THREADS, 2)
 IG_KERNEL(ig_norm, ROW_THREADS, 2)
 {
     IG_SHARED float xs[N_EMBD];
+    ig_f4 v[ROW_QUADS], w[ROW_QUADS];
+    load_quads(w, a.in == 0 ? a.mixer_norm : a.in == 1 ? a.ffn_norm : a.output_norm, ROW_THREADS);
     ig_after_previous();
     const int t = (int)blockIdx.x, from = a.in == 2 ? a.row.want[t] : t;
-    const float *w = a.in == 0 ? a.mixer_norm : a.in == 1 ? a.ffn_norm : a.output_norm;
-    float *y = (a.in == 2 ? a.ln : a.xn) + (size_t)t * N_EMBD;
     struct ig_xq *q = a.in == 2 ? a.lnq : a.xq;
-    copy_row(xs, a.x + (size_t)from * N_EMBD, N_EMBD, ROW_THREADS);
-    __syncthreads();
-    norm_row(xs, NULL, w, ROW_THREADS);
-    copy_row(y, xs, N_EMBD, ROW_THREADS);
+    load_quads(v, a.x + (size_t)from * N_EMBD, ROW_THREADS);
+    norm_quads(v, w, xs, ROW_THREADS);
+    store_quads((a.in == 2 ? a.ln : a.xn) + (size_t)t * N_EMBD, v, ROW_THREADS);
     if (a.in == 2 ? ANY_BLOCK(FMT_OUTPUT) : ANY_BLOCK(FMT_QKV | FMT_ROUTER | FMT_GATE_UP))
-        quantize_row(q + (size_t)t * (N_EMBD / QB), xs, N_EMBD, ROW_THREADS);
+        quantize_quads(q + (size_t)t * (N_EMBD / QB), v, QUADS(N_EMBD, ROW_THREADS), N_EMBD,
+                       ROW_THREADS);
 }
 
 #if ROWS > 1
-/* Attention's output as int8 blocks. */
+/* Attention's output as int8 blocks, where ig_attn's slices are not whole blocks. */
 IG_KERNEL(ig_quantize, ROW_THREADS, 2)
 {
     ig_after_previous();
-    const size_t t = blockIdx.x;
-    quantize_row(a.aoq + t * (Q_DIM / QB), a.ao + t * Q_DIM, Q_DIM, ROW_THREADS);
+    quantize_output(a.aoq + (size_t)blockIdx.x * (Q_DIM / QB), a.ao + (size_t)blockIdx.x * Q_DIM,
+                    ROW_THREADS);
 }
 #endif

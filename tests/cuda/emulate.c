@@ -25,6 +25,7 @@ static uint32_t slots[MOST_THREADS];
 static void (*kernel)(const struct ig_args a);
 static const struct ig_args *args;
 
+unsigned short ig_to_half(float f) { return ig_fp16_from_f32(f); }
 float ig_half(unsigned h) { return ig_fp16_to_f32((uint16_t)h); }
 
 /* Save the callee's registers and change stacks (System V, x86-64). */

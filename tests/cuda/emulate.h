@@ -29,10 +29,9 @@ uint32_t emu_swap(uint32_t v, int mask);
     void EMU_CAT(name, ROWS)(const struct ig_args a); \
     void EMU_CAT(name, ROWS)(const struct ig_args a)
 #define IG_FN                       __attribute__((unused)) static inline
-#define IG_SHARED                   static
+#define IG_SHARED                   static _Alignas(16)
 #define IG_SHARED_SPARE(type, name) type *const name = (type *)(void *)emu_shared
 #define UNROLL
-#define UNROLL_16
 
 #define __syncthreads emu_sync_block
 #define __syncwarp    emu_sync_warp
@@ -44,6 +43,9 @@ typedef struct {
 typedef struct {
     float x, y;
 } ig_f2;
+typedef struct {
+    float x, y, z, w;
+} ig_f4;
 
 IG_FN unsigned ig_load4(const void *p)
 {
@@ -87,6 +89,7 @@ IG_FN float ig_bits(unsigned u)
     return f;
 }
 float ig_half(unsigned h);
+unsigned short ig_to_half(float f);
 
 IG_FN int ig_swap_int(int v, int mask) { return (int)emu_swap((uint32_t)v, mask); }
 IG_FN float ig_swap(float v, int mask)
