@@ -33,7 +33,7 @@ local function heads(m)
 end
 
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
-                           "H", "HQ", "LN", "LNQ", "LOGITS" }
+                           "H", "HQ", "LN", "LNQ" }
 
 local function buffers(m, size, mem, device)
   local bytes = {}

@@ -96,7 +96,7 @@ static void fill_args(unsigned char *mem, struct shared *seen)
         .row = rows_at(AT(BATCH, int32_t)),
         .x = AT(X, float), .xn = AT(XN, float), .q = AT(Q, float), .k = AT(K, float),
         .v = AT(V, float), .ao = AT(AO, float), .rl = AT(RL, float), .h = AT(H, float),
-        .ln = AT(LN, float), .logits = AT(LOGITS, float), .part = AT(PART, float),
+        .ln = AT(LN, float), .logits = seen->logits, .part = AT(PART, float),
         .y = AT(Y, float), .xq = AT(XQ, struct ig_xq), .aoq = AT(AOQ, struct ig_xq),
         .hq = AT(HQ, struct ig_xq), .lnq = AT(LNQ, struct ig_xq), .rope = AT(ROPE, float),
         .expert = expert, .weight = (float *)(void *)(expert + IG_N_ROW * IG_N_EXPERT_USED),
@@ -166,7 +166,6 @@ static void step_output(struct ig_engine *e)
     args.in = 2;
     run_step(e, STEP_norm, 1, 1);
     run_step(e, STEP_output, IG_LOGIT_STRIDE / 16, 1);
-    ig_device_get(e->device, shared->logits, args.logits, sizeof(float) * IG_LOGIT_STRIDE);
 }
 
 static void batch_layer(struct ig_engine *e, int layer)
@@ -200,7 +199,6 @@ static void batch_output(struct ig_engine *e)
     args.in = 2;
     run_batch(e, BATCH_norm, n, 1, 1);
     run_batch(e, BATCH_output, IG_LOGIT_STRIDE / 16, groups, 1);
-    ig_device_get(e->device, shared->logits, args.logits, sizeof(float) * IG_LOGIT_STRIDE * (size_t)n);
 }
 
 /* Rows of the residual stream, and what the router chose, as they are now. */

@@ -9,7 +9,7 @@
 #include "../kernels.h"
 
 /* Threads of a block.  One panel feeds 128; ig_gate_up takes gate and up of two panels, 32
- * hidden values; ig_down of a decode step up to 8 experts at once; ig_attn a warp a KV block. */
+ * hidden values; ig_down of a decode step up to 4 experts at once; ig_attn a warp a KV block. */
 enum {
     IG_PANEL_THREADS = 128,
     IG_ROW_THREADS = 256,
@@ -17,7 +17,7 @@ enum {
     IG_TOPK_THREADS = 128,
     IG_GROUP_THREADS = 1024
 };
-#define IG_DOWN_RANKS(used) ((used) < 8 ? (used) : 8)
+#define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)
 
 /* A packed matrix in device memory; inside an expert, `p` is that of expert 0. */
 struct ig_dmat {

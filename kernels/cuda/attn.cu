@@ -20,7 +20,7 @@ enum {
     KV_BYTES = 2 * KB * HEAD_DIM * KV_ELEM, /* of one block and head */
     PART = 2 + ATTN_SLICE,                  /* m, l, o */
     K_BUNCH = HEAD_DIM % 16 == 0 ? 16 : HEAD_DIM % 8 == 0 ? 8 : 2, /* dimensions of K at once */
-    K_DEPTH = KV_FMT == IG_F32 ? 2 : 3 /* bunches in flight */
+    K_DEPTH = KV_FMT == IG_F32 ? 1 : 2 /* bunches in flight */
 };
 
 /* An element of the cache, and two neighbours of a dimension of K as they were loaded. */
@@ -221,17 +221,17 @@ struct fold { /* of one span, in shared memory */
     float l[ATTN_HEADS];
 };
 
-/* The running maxima before and at this warp's block, +0 for a zero. */
-IG_FN float running_max(const float *max, int lo_block, int block, float *before)
+/* The running maximum of blocks [lo_block, block], +0 for a zero; -INFINITY of none. */
+IG_FN float running_max(const float *max, int lo_block, int block)
 {
-    float m = -INFINITY;
-    *before = m;
-    for (int b = lo_block; b <= block; b++) {
-        *before = m;
-        m = max[b] > m ? max[b] : m;
-        m += 0.0f;
+    const int lane = (int)threadIdx.x & 31;
+    float m = lane >= lo_block && lane <= block ? max[lane] : -INFINITY;
+    UNROLL for (int mask = 1; mask < 32; mask *= 2)
+    {
+        const float other = ig_swap(m, mask);
+        m = other > m ? other : m;
     }
-    return m;
+    return m + 0.0f;
 }
 
 /* p of the lane's two positions, the block's c and sum16(p); lo and hi bound the block. */
@@ -241,8 +241,8 @@ IG_FN void exponentials(struct fold *f, float (*ps)[SPAN], float (*s)[2], int lo
     const int lane = (int)threadIdx.x & 31;
     UNROLL for (int h = 0; h < ATTN_HEADS; h++)
     {
-        float before;
-        const float m = running_max(f->max[h], lo_block, block, &before);
+        const float m = running_max(f->max[h], lo_block, block);
+        const float before = running_max(f->max[h], lo_block, block - 1);
         UNROLL for (int i = 0; i < 2; i++)
         {
             const int j = 2 * lane + i;
@@ -358,7 +358,11 @@ IG_FN void take_row(const struct ig_args *a, const struct work *w, float (*qs)[A
     }
 }
 
-IG_KERNEL(ig_attn, ATTN_THREADS, 1)
+_Static_assert(SPAN_BLOCKS <= 32 && ATTN_HEADS * ATTN_SLICE <= ATTN_THREADS - 32,
+               "a lane a block; a thread a dimension, and a warp to spare");
+
+/* Registers for two: the next kernel's first blocks are put beside this one's. */
+IG_KERNEL(ig_attn, ATTN_THREADS, 2)
 {
     IG_SHARED_SPARE(kv_elem, vs); /* [SPAN][ATTN_SLICE] */
     IG_SHARED float qs[HEAD_DIM][ATTN_HEADS], ps[ATTN_HEADS][SPAN];
@@ -421,27 +425,29 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 1)
     ig_fetched();
     __syncthreads();
 
+    /* One warp sums V, another l. */
     const int alone = w.first_span == w.last_span, t = (int)threadIdx.x;
-    if (t < ATTN_HEADS) {
-        float l = 0.0f, before;
-        for (int b = lo_block; b < hi_block; b++) l = fmaf(l, f.scale[t][b], f.sum[t][b]);
-        f.l[t] = l;
-        if (!alone) {
-            part_at(&a, &w, t, w.span)[0] = running_max(f.max[t], lo_block, hi_block - 1, &before);
-            part_at(&a, &w, t, w.span)[1] = l;
+    if (block == SPAN_BLOCKS - 1) {
+        UNROLL for (int h = 0; h < ATTN_HEADS; h++)
+        {
+            float l = 0.0f;
+            for (int b = lo_block; b < hi_block; b++) l = fmaf(l, f.scale[h][b], f.sum[h][b]);
+            const float m = running_max(f.max[h], lo_block, hi_block - 1);
+            if (lane == 0) {
+                f.l[h] = l;
+                if (!alone) {
+                    part_at(&a, &w, h, w.span)[0] = m;
+                    part_at(&a, &w, h, w.span)[1] = l;
+                }
+            }
         }
     }
+    float o = 0.0f;
+    const int h = t / ATTN_SLICE, d = t % ATTN_SLICE, sums = h < ATTN_HEADS;
+    if (sums) o = sum_v(&f, ps[h], vs + d, h, lo_block, hi_block, w.from - first, w.to - first);
     __syncthreads();
-    for (int i = t; i < ATTN_HEADS * ATTN_SLICE; i += ATTN_THREADS) {
-        const int h = i / ATTN_SLICE, d = i % ATTN_SLICE;
-        const float o = sum_v(&f, ps[h], vs + d, h, lo_block, hi_block, w.from - first, w.to - first);
-        if (alone)
-            put_output(&a, &w, h, d, o * (1.0f / f.l[h]));
-        else
-            part_at(&a, &w, h, w.span)[2 + d] = o;
-    }
+    if (sums && alone) put_output(&a, &w, h, d, o * (1.0f / f.l[h]));
+    if (sums && !alone) part_at(&a, &w, h, w.span)[2 + d] = o;
     if (alone || !last_here(&a, &w)) return;
-    for (int i = t; i < ATTN_HEADS * ATTN_SLICE; i += ATTN_THREADS)
-        put_output(&a, &w, i / ATTN_SLICE, i % ATTN_SLICE,
-                   merge_spans(&a, &w, i / ATTN_SLICE, i % ATTN_SLICE));
+    if (sums) put_output(&a, &w, h, d, merge_spans(&a, &w, h, d));
 }

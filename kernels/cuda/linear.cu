@@ -96,8 +96,7 @@ IG_KERNEL(ig_qkv, PANEL_THREADS, 4)
     DISPATCH(FMT_QKV, m->fmt, qkv_body, m, is_v ? p - KV_STRIDE / PR : p, is_v ? a.v : a.k, KV_STRIDE)
 }
 
-/* With whole blocks in a slice, ig_attn has left int8 blocks. */
-enum { HERE = ROWS == 1 && ANY_BLOCK(FMT_O) && ATTN_SLICE % QB != 0, AOQ = HERE ? Q_DIM / QB : 1 };
+enum { AOQ = ROWS == 1 && ANY_BLOCK(FMT_O) ? Q_DIM / QB : 1 };
 
 IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
 {
@@ -114,8 +113,11 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
     ig_after_previous();
     const int rows = rows_here(a, a->n, &first);
     row_pointers(x, fmt, a->ao, a->aoq, first, Q_DIM);
-    if (HERE && IS_BLOCK(fmt)) {
-        quantize_output(qs, a->ao, PANEL_THREADS);
+    if (ROWS == 1 && IS_BLOCK(fmt)) {
+        if (ATTN_SLICE % QB == 0) /* ig_attn has left int8 blocks */
+            stage_blocks(qs, a->aoq, Q_DIM / QB, PANEL_THREADS);
+        else
+            quantize_output(qs, a->ao, PANEL_THREADS);
         __syncthreads();
         x[0] = qs;
     }

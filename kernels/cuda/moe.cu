@@ -11,8 +11,9 @@
 #include "row.h"
 
 enum {
-    RANKS = ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) : 1,
+    RANKS = ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) : 1, /* experts at once */
     DOWN_THREADS = RANKS * PANEL_THREADS,
+    DOWN_ROUNDS = DIV_UP(N_EXPERT_USED, RANKS),
     FLIGHT_GATE_UP = ROWS == 1 ? 40 : 20, /* words of weights in flight, as in linear.cu */
     FLIGHT_DOWN = ROWS == 1 ? 27 : 20,
     FF_PANELS = DIV_UP(N_FF, PR)
@@ -80,9 +81,9 @@ IG_FN void put_hidden(const struct ig_args *a, float (*hs)[32], const int *slot,
             a->h[(size_t)slot[i / 32] * FF_PAD + (size_t)(block * 32 + i % 32)] = hs[i / 32][i % 32];
 }
 
-/* Where the four panels of a block are: gate and up of two panels. */
+/* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats. */
 IG_FN void gate_up_body(const struct ig_args *a, int fmt, int expert, const int *slot,
-                        const int *token_row, int rows)
+                        const int *token_row, int rows, const struct ig_xq *q, const float *f)
 {
     IG_SHARED panel_parts parts[4][ROWS];
     IG_SHARED float hs[ROWS][32];
@@ -100,8 +101,7 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, int expert, const int 
     UNROLL for (int t = 0; t < ROWS; t++)
     {
         const size_t r = (size_t)(t < rows ? token_row[t] : 0);
-        x[t] = IS_BLOCK(fmt) ? (const void *)(a->xq + r * (N_EMBD / QB))
-                             : (const void *)(a->xn + r * N_EMBD);
+        x[t] = IS_BLOCK(fmt) ? (const void *)(q + r * (N_EMBD / QB)) : (const void *)(f + r * N_EMBD);
     }
     panel_sum(acc, &b, &panel, x, rows);
     panel_put(parts[sub], acc, &panel, rows);
@@ -122,6 +122,7 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, int expert, const int 
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
     IG_SHARED float logit[LOGITS], weight[N_EXPERT_USED];
+    IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
     IG_SHARED int id[N_EXPERT_USED], slot, token_row;
     const int rank = (int)blockIdx.y, t = (int)threadIdx.x;
     if (t == 0) {
@@ -130,63 +131,85 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     }
     if (t < N_EXPERT_USED) id[t] = 0; /* not-a-number has no rank */
     ig_after_previous();
+    if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     load_logits(logit, a.rl, GATE_UP_THREADS);
     choose(id, weight, logit, GATE_UP_THREADS);
-    DISPATCH(FMT_GATE_UP, a.gate.fmt, gate_up_body, id[rank], &slot, &token_row, 1)
+    DISPATCH(FMT_GATE_UP, a.gate.fmt, gate_up_body, id[rank], &slot, &token_row, 1, qs, a.xn)
 }
 
-/* Group g of RANKS experts, each with 128 threads: y[rank][row]. */
+enum {
+    HQ_BLOCKS = ANY_BLOCK(FMT_DOWN) ? N_EXPERT_USED * (FF_PAD / QB) : 1,
+    STAGED = HQ_BLOCKS <= 512 /* 20 KiB */
+};
+
+IG_FN struct panel down_panel(const struct ig_args *a, int fmt, int expert)
+{
+    const struct panel p = { a->down.p + (size_t)expert * a->expert_stride +
+                                 (size_t)blockIdx.x * a->down.stride,
+                             fmt, N_FF, -1, panel_unroll(fmt, N_FF, FLIGHT_DOWN) };
+    return p;
+}
+
+/* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
+ * the first two's weights are asked for before their activations are there. */
 IG_FN void down_body(const struct ig_args *a, int fmt, const int *id, float (*y)[PR])
 {
     IG_SHARED panel_parts parts[RANKS];
+    IG_SHARED struct ig_xq qs[STAGED ? HQ_BLOCKS : 1];
     const int sub = (int)threadIdx.x / PANEL_THREADS;
-    for (int first = 0; first < N_EXPERT_USED; first += RANKS) {
-        const int rank = first + sub, real = rank < N_EXPERT_USED;
-        const int slot = real ? rank : 0;
-        const struct panel panel = { a->down.p + (size_t)id[slot] * a->expert_stride +
-                                         (size_t)blockIdx.x * a->down.stride,
-                                     fmt, N_FF, -1, panel_unroll(fmt, N_FF, FLIGHT_DOWN) };
-        struct bunch b;
+    struct bunch b[2];
+    UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS); round++)
+    {
+        const int rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
+        const struct panel panel = down_panel(a, fmt, id[rank]);
+        panel_load(&b[round], &panel, 0);
+    }
+    ig_after_previous();
+    if (STAGED && IS_BLOCK(fmt)) {
+        stage_blocks(qs, a->hq, HQ_BLOCKS, DOWN_THREADS);
+        __syncthreads();
+    }
+    UNROLL for (int round = 0; round < DOWN_ROUNDS; round++)
+    {
+        const int rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
+        const struct panel panel = down_panel(a, fmt, id[rank]);
+        const struct ig_xq *q = STAGED ? qs : a->hq;
+        const void *x = IS_BLOCK(fmt) ? (const void *)(q + rank * (FF_PAD / QB))
+                                      : (const void *)(a->h + rank * FF_PAD);
         float acc[ROWS][2];
-        panel_load(&b, &panel, 0);
-        if (first == 0) ig_after_previous();
-        const void *x = IS_BLOCK(fmt) ? (const void *)(a->hq + slot * (FF_PAD / QB))
-                                      : (const void *)(a->h + slot * FF_PAD);
-        panel_sum(acc, &b, &panel, &x, 1);
+        if (round >= 2) panel_load(&b[round % 2], &panel, 0);
+        panel_sum(acc, &b[round % 2], &panel, &x, 1);
         panel_put(&parts[sub], acc, &panel, 1);
         __syncthreads();
         for (int i = (int)threadIdx.x; i < RANKS * PR; i += DOWN_THREADS)
-            if (first + i / PR < N_EXPERT_USED)
-                y[first + i / PR][i % PR] = panel_get(parts[i / PR], fmt, i % PR);
+            if (round * RANKS + i / PR < N_EXPERT_USED)
+                y[round * RANKS + i / PR][i % PR] = panel_get(parts[i / PR], fmt, i % PR);
         __syncthreads();
     }
 }
 
 /* The router is two kernels back: the experts are known, and their weights on the way, before
  * ig_gate_up has ended. */
-IG_KERNEL(ig_down, DOWN_THREADS, 1)
+IG_KERNEL(ig_down, DOWN_THREADS, 2)
 {
     IG_SHARED float logit[LOGITS], weight[N_EXPERT_USED], y[N_EXPERT_USED][PR];
     IG_SHARED int id[N_EXPERT_USED];
-    const int t = (int)threadIdx.x;
+    const int t = (int)threadIdx.x, r = (int)blockIdx.x * PR + t, mine = t < PR && r < N_EMBD;
     if (t < N_EXPERT_USED) id[t] = 0;
     load_logits(logit, a.rl, DOWN_THREADS);
     choose(id, weight, logit, DOWN_THREADS);
+    if (t < 32) softmax_chosen(weight);
+    const float x = mine ? ig_load_float(a.x + r) : 0.0f; /* of ig_attn_out, further back */
     DISPATCH(FMT_DOWN, a.down.fmt, down_body, id, y)
-    if (t < 32) {
-        softmax_chosen(weight);
-        const int r = (int)blockIdx.x * PR + t;
-        if (t < PR && r < N_EMBD) {
-            float sum = 0.0f;
-            for (int k = 0; k < N_EXPERT_USED; k++) sum = fmaf(weight[k], y[k][t], sum);
-            a.x[r] += sum;
-        }
+    if (mine) {
+        float sum = 0.0f;
+        for (int k = 0; k < N_EXPERT_USED; k++) sum = fmaf(weight[k], y[k][t], sum);
+        a.x[r] = x + sum;
     }
-    if (blockIdx.x == 0 && t < 32) /* for who looks on */
-        for (int k = t; k < N_EXPERT_USED; k += 32) {
-            a.expert[k] = id[k];
-            a.weight[k] = weight[k];
-        }
+    if (blockIdx.x == 0 && t < N_EXPERT_USED) { /* for who looks on */
+        a.expert[t] = id[t];
+        a.weight[t] = weight[t];
+    }
 }
 
 #else
@@ -263,7 +286,8 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
     ig_after_previous();
     if ((int)blockIdx.y >= a.route[0]) return;
     const struct item it = take_item(&a, slot, token_row);
-    DISPATCH(FMT_GATE_UP, a.gate.fmt, gate_up_body, it.expert, slot, token_row, it.rows)
+    DISPATCH(FMT_GATE_UP, a.gate.fmt, gate_up_body, it.expert, slot, token_row, it.rows,
+             a.xq, a.xn)
 }
 
 IG_FN void down_body(const struct ig_args *a, int fmt, const int *slot, const struct item *it)

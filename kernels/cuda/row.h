@@ -101,6 +101,19 @@ IG_FN void quantize_quads(struct ig_xq *q, const ig_f4 *v, int quads, int n, int
     }
 }
 
+/* Activations of one row into shared memory: all loads at once, where the sums would wait for each. */
+IG_FN void stage_blocks(struct ig_xq *dst, const struct ig_xq *src, int blocks, int threads)
+{
+    enum { WORDS = sizeof(struct ig_xq) / sizeof(ig_f2) };
+    ig_f2 *to = (ig_f2 *)(void *)dst;
+    const ig_f2 *from = (const ig_f2 *)(const void *)src;
+    UNROLL for (int i = 0; i < DIV_UP(blocks * WORDS, threads); i++)
+    {
+        const int at = (int)threadIdx.x + i * threads;
+        if (at < blocks * WORDS) to[at] = from[at];
+    }
+}
+
 /* Attention's output of one row as int8 blocks. */
 IG_FN void quantize_output(struct ig_xq *q, const float *x, int threads)
 {
