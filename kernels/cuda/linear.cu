@@ -111,8 +111,12 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
 
     panel_load(&b, &panel, 0);
     ig_after_previous();
-    const int rows = rows_here(a, a->n, &first);
+    const int rows = rows_here(a, a->n, &first), r = p * PR + (int)threadIdx.x % PR;
     row_pointers(x, fmt, a->ao, a->aoq, first, Q_DIM);
+    /* A thread's place in the residual stream, read while the sums are made. */
+    const int t = (int)threadIdx.x / PR, mine = t < rows && r < N_EMBD;
+    float *const to = a->x + (size_t)(first + (mine ? t : 0)) * N_EMBD + (size_t)(mine ? r : 0);
+    const float before = *to;
     if (ROWS == 1 && IS_BLOCK(fmt)) {
         if (ATTN_SLICE % QB == 0) /* ig_attn has left int8 blocks */
             stage_blocks(qs, a->aoq, Q_DIM / QB, PANEL_THREADS);
@@ -124,12 +128,9 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
     panel_sum(acc, &b, &panel, x, rows);
     panel_put(parts, acc, &panel, rows);
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS) {
-        const int r = p * PR + i % PR;
-        if (r < N_EMBD)
-            a->x[(size_t)(first + i / PR) * N_EMBD + (size_t)r] += panel_get(parts[i / PR], fmt, i % PR);
-    }
+    if (mine) *to = before + panel_get(parts[t], fmt, r % PR);
 }
+_Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
 
 /* x += o times attention's output. */
 IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)

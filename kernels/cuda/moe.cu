@@ -70,23 +70,11 @@ IG_FN void choose(int *id, float *weight, const float *logit, int threads)
     __syncthreads();
 }
 
-/* 32 hidden values of each of `rows` rows: silu(gate) * up, as down reads them. */
-IG_FN void put_hidden(const struct ig_args *a, float (*hs)[32], const int *slot, int rows, int block)
-{
-    const int t = (int)threadIdx.x;
-    if (ANY_BLOCK(FMT_DOWN) && t / 32 < rows)
-        quantize_warp(a->hq + (size_t)slot[t / 32] * (FF_PAD / QB) + block, hs[t / 32][t % 32]);
-    if (ANY_FLOAT(FMT_DOWN))
-        for (int i = t; i < rows * 32; i += GATE_UP_THREADS)
-            a->h[(size_t)slot[i / 32] * FF_PAD + (size_t)(block * 32 + i % 32)] = hs[i / 32][i % 32];
-}
-
 /* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats. */
 IG_FN void gate_up_body(const struct ig_args *a, int fmt, int expert, const int *slot,
                         const int *token_row, int rows, const struct ig_xq *q, const float *f)
 {
     IG_SHARED panel_parts parts[4][ROWS];
-    IG_SHARED float hs[ROWS][32];
     const int sub = (int)threadIdx.x / PANEL_THREADS, block = (int)blockIdx.x;
     const int p = 2 * block + (sub & 1), real = p < FF_PANELS;
     const struct ig_dmat *m = sub < 2 ? &a->gate : &a->up;
@@ -106,14 +94,14 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, int expert, const int 
     panel_sum(acc, &b, &panel, x, rows);
     panel_put(parts[sub], acc, &panel, rows);
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < rows * 32; i += GATE_UP_THREADS) {
-        const int row = i / 32, half = i / 16 % 2, r = i % 16;
-        const float gate = panel_get(parts[half][row], fmt, r);
-        const float up = panel_get(parts[2 + half][row], fmt, r);
-        hs[row][i % 32] = 2 * block + half < FF_PANELS ? ig_silu(gate) * up : 0.0f;
-    }
-    __syncthreads();
-    put_hidden(a, hs, slot, rows, block);
+    /* A warp has a row's 32 hidden values: silu(gate) * up, as down reads them. */
+    const int row = (int)threadIdx.x / 32, i = (int)threadIdx.x % 32, half = i / 16, r = i % 16;
+    if (row >= rows) return;
+    const float g = panel_get(parts[half][row], fmt, r), u = panel_get(parts[2 + half][row], fmt, r);
+    const float h = 2 * block + half < FF_PANELS ? ig_silu(g) * u : 0.0f;
+    if (ANY_BLOCK(FMT_DOWN))
+        quantize_warp(a->hq + (size_t)slot[row] * (FF_PAD / QB) + block, h);
+    if (ANY_FLOAT(FMT_DOWN)) a->h[(size_t)slot[row] * FF_PAD + (size_t)(block * 32 + i)] = h;
 }
 
 #if ROWS == 1

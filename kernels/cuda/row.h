@@ -150,13 +150,20 @@ IG_FN float norm_scale(const float *xs)
     IG_SHARED float scale;
     if (threadIdx.x < 32) {
         const int lane = (int)threadIdx.x & 15;
-        float sum = 0.0f;
-        int i = 0;
-        for (; i + 512 <= N_EMBD; i += 512) {
-            float v[32];
-            UNROLL for (int u = 0; u < 32; u++) v[u] = xs[i + u * 16 + lane];
-            UNROLL for (int u = 0; u < 32; u++) sum = fmaf(v[u], v[u], sum);
+        enum { BUNCH = 32, STEP = 16 * BUNCH, BUNCHES = N_EMBD / STEP };
+        float sum = 0.0f, v[2][BUNCH]; /* one bunch on its way while the other is summed */
+        if (BUNCHES > 0) {
+            UNROLL for (int u = 0; u < BUNCH; u++) v[0][u] = xs[u * 16 + lane];
         }
+        UNROLL for (int n = 0; n < BUNCHES; n++)
+        {
+            if (n + 1 < BUNCHES) {
+                UNROLL for (int u = 0; u < BUNCH; u++)
+                    v[(n + 1) % 2][u] = xs[(n + 1) * STEP + u * 16 + lane];
+            }
+            UNROLL for (int u = 0; u < BUNCH; u++) sum = fmaf(v[n % 2][u], v[n % 2][u], sum);
+        }
+        int i = BUNCHES * STEP;
         for (; i < N_EMBD; i += 16)
             if (i + lane < N_EMBD) sum = fmaf(xs[i + lane], xs[i + lane], sum);
         sum = tree_of_lanes(sum);
