@@ -102,14 +102,15 @@ local function text_lines(text)
 end
 
 local function gpu_view(plan)
-  local cache, device = plan.cache, plan.device
+  local cache, device, gpu = plan.cache, plan.device, plan.hw.gpu
   if not cache then return nil end
   return {
-    resident = device ~= nil, device = device, vram_bw = c.u64(plan.hw.gpu.vram_bw),
-    defines = device and "-D" .. table.concat(device.defines, " -D"), sm = plan.hw.gpu.arch,
+    resident = device ~= nil, device = device, vram_bw = c.u64(gpu.vram_bw),
+    defines = device and "-D" .. table.concat(device.defines, " -D"), sm = gpu.arch,
     sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes), bytes = c.u64(cache.bytes),
-    vram_bytes = c.u64(device and device.bytes or cache.vram_bytes), usable = c.u64(plan.hw.gpu.vram - plan.hw.gpu.vram_reserve),
-    arch = c.str(plan.hw.gpu.arch), regions = regions(device and device.regions or cache.regions), stride_rows = c.rows(plan.strides),
+    vram_bytes = c.u64(device and device.bytes or cache.vram_bytes),
+    usable = c.u64(gpu.vram - gpu.vram_reserve), arch = c.str(gpu.arch),
+    regions = regions(device and device.regions or cache.regions), stride_rows = c.rows(plan.strides),
   }
 end
 

@@ -99,12 +99,30 @@ local function defines(m, formats, size, mem, device)
   return defs
 end
 
+local KNOWN = { f32 = true, f16 = true, bf16 = true, q8_0 = true, q4_0 = true }
+
+-- The first format that no kernel of the device reads.
+local function unknown_format(formats)
+  for _, fmt in ipairs { formats.token_embd, formats.output } do
+    if not KNOWN[fmt] then return fmt end
+  end
+  for _, layer in ipairs(formats.layers) do
+    for _, role in ipairs { "q", "k", "v", "o", "router", "gate", "up", "down" } do
+      if not KNOWN[layer[role]] then return layer[role] end
+    end
+  end
+end
+
 -- What the kernels cannot do, as a reason.
-local function refusal(m, hw)
+local function refusal(m, hw, formats)
+  local fmt = unknown_format(formats)
+  if fmt then
+    return ("gpu: want weights in f32, f16, bf16, q8_0 or q4_0, got %s"):format(fmt)
+  end
   if tonumber(hw.gpu.arch:match("%d+")) < M.LEAST_ARCH then
     return ("gpu: want an architecture of sm_%d or newer, got %s"):format(M.LEAST_ARCH, hw.gpu.arch)
-  elseif m.n_embd > M.EMBD_MOST then
-    return ("gpu: want a width of at most %d, got %d"):format(M.EMBD_MOST, m.n_embd)
+  elseif m.n_embd > M.EMBD_MOST or m.n_embd % 4 ~= 0 then
+    return ("gpu: want a width of at most %d that 4 divides, got %d"):format(M.EMBD_MOST, m.n_embd)
   end
 end
 
@@ -120,7 +138,7 @@ function M.plan(m, hw, formats, size, mem)
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if device.bytes > device.usable then return nil end
   device.defines = defines(m, formats, size, mem, device)
-  local why = refusal(m, hw)
+  local why = refusal(m, hw, formats)
   return not why and device or nil, why
 end
 

@@ -69,6 +69,12 @@ gpu-engine-%:
 .PHONY: test-gpu gpu-engine-%
 test-gpu: $(GPU_ENGINES:%=gpu-engine-%)
 	@FLAVOR=$(FLAVOR) tests/gpu.sh $(GPU_ENGINES)
+# The part of it that `make test` runs: small, emulated, and a real build where NVRTC is.
+EMULATED := odd-q4_0 odd-bf16
+.PHONY: emulated
+emulated:
+	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
+	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0; fi
 
 SUB := $(MAKE) --no-print-directory
 test: setup
@@ -78,6 +84,7 @@ test: setup
 	@$(SUB) SAN=address,undefined ID=test/t-demo build plan-units
 	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
 	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
+	@$(SUB) emulated
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
 	@$(SUB) test-list
 	@tests/run.sh out/tests/list
@@ -92,6 +99,7 @@ test-list:
 	   for f in $(ODD); do echo "out/test/t-odd-$$f/pack_test-address-undefined"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; \
+	   echo "env FLAVOR=-emulated GREEDY=4 BATCHES=7 tests/gpu.sh $(EMULATED)"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
 	 } >out/tests/list
 

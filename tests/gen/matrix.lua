@@ -14,6 +14,8 @@ local REFUSED = {
   ["mixtral-8x22b on box-8gb"] = true,
   ["mixtral-8x22b on TEMPLATE"] = true,
   ["qwen3-30b-a3b-8l on TEMPLATE"] = true,
+  ["qwen3-30b-a3b-48l on box-8gb"] = true,
+  ["qwen3-30b-a3b-48l on TEMPLATE"] = true,
 }
 
 local function names(folder)

@@ -11,3 +11,4 @@ BINARY      := tiny-mixtral
 ISA         := avx2
 KERNEL_ISAS := ref avx2
 NEEDS_GPU   := 0
+ON_DEVICE   := 0
