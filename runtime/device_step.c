@@ -115,7 +115,6 @@ static void layer_args(const struct ig_engine *e, int layer)
     const uint64_t layer_kv =
         (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
     args.window = (int32_t)l->window;
-    args.first_layer = layer == 0;
     args.kv = mem + IG_VRAM_KV_OFF + (uint64_t)layer * layer_kv;
     args.mixer_norm = (const float *)(const void *)(data + l->mixer_norm);
     args.ffn_norm = (const float *)(const void *)(data + l->ffn_norm);

@@ -36,7 +36,6 @@ struct ig_args {
     struct ig_rows host, row; /* mapped host memory; its copy in device memory */
     int32_t n, n_want;
     int32_t window;           /* of this layer; 0: none */
-    int32_t first_layer;      /* 1: the kernel before ig_qkv is ig_embed */
     int32_t in;               /* ig_norm, ig_quantize: which of their inputs */
     /* buffers, as in docs/ARCHITECTURE.md */
     float *x, *xn, *q, *k, *v, *ao, *rl, *h, *ln, *logits, *part, *y;

@@ -371,8 +371,9 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     const int block = (int)threadIdx.x / 32, lane = (int)threadIdx.x & 31;
     kv_pair k[K_DEPTH][K_BUNCH];
 
-    ig_begin();
-    if (ROWS > 1 || a.first_layer) ig_after_previous();
+#if ROWS > 1
+    ig_after_previous();
+#endif
     const struct work w = work_here(&a);
     const int first = w.span * SPAN, in = w.span >= w.first_span && w.span <= w.last_span;
     /* This warp's positions of its KV block, and the span's blocks that have any. */
@@ -385,11 +386,13 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
         2 * lane;
 
     /* What the cache holds since earlier steps is asked for before this step's q, k and v are
-     * there. */
+     * there: two kernels back everything is finished. */
     if (in) fetch_v(&a, &w, vs, ROWS == 1 ? w.pos : w.to);
     UNROLL for (int i = 0; i < K_DEPTH; i++)
         if (active && i * K_BUNCH < HEAD_DIM) load_bunch(k[i], base, i * K_BUNCH);
-    if (ROWS == 1) ig_after_previous();
+#if ROWS == 1
+    ig_after_previous();
+#endif
     if (!in) return;
 
     const int fresh = ROWS == 1 && w.span == w.last_span;

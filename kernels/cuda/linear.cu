@@ -85,7 +85,6 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
 /* Panels of q, then k, then v. */
 IG_KERNEL(ig_qkv, PANEL_THREADS, 4)
 {
-    ig_begin();
     int p = (int)blockIdx.x;
     if (p < Q_STRIDE / PR) {
         DISPATCH(FMT_QKV, a.mq.fmt, qkv_body, &a.mq, p, a.q, Q_STRIDE)
@@ -136,7 +135,6 @@ _Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
 /* x += o times attention's output. */
 IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
 {
-    ig_begin();
     DISPATCH(FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
 }
 
@@ -173,7 +171,6 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
 /* With ROWS 1 block 0 leaves the normed row where the experts read it. */
 IG_KERNEL(ig_router, PANEL_THREADS, ROWS == 1 ? 2 : LINEAR_BLOCKS)
 {
-    ig_begin();
 #if ROWS == 1
     if (blockIdx.x == 0) {
         IG_SHARED float xs[N_EMBD];
@@ -214,6 +211,5 @@ IG_FN void output_body(const struct ig_args *a, int fmt, int p)
 
 IG_KERNEL(ig_output, PANEL_THREADS, LINEAR_BLOCKS)
 {
-    ig_begin();
     DISPATCH(FMT_OUTPUT, a.output.fmt, output_body, (int)blockIdx.x)
 }

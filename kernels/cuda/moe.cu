@@ -118,8 +118,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
         token_row = 0;
     }
     if (t < N_EXPERT_USED) id[t] = 0; /* not-a-number has no rank */
-    ig_wait_previous();
-    ig_next_may_start(); /* only now: ig_down reads the router's logits before it waits */
+    ig_after_previous();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     load_logits(logit, a.rl, GATE_UP_THREADS);
     choose(id, weight, logit, GATE_UP_THREADS);
@@ -184,7 +183,6 @@ IG_KERNEL(ig_down, DOWN_THREADS, 2)
     IG_SHARED float logit[LOGITS], weight[N_EXPERT_USED], y[N_EXPERT_USED][PR];
     IG_SHARED int id[N_EXPERT_USED];
     const int t = (int)threadIdx.x, r = (int)blockIdx.x * PR + t, mine = t < PR && r < N_EMBD;
-    ig_begin();
     if (t < N_EXPERT_USED) id[t] = 0;
     load_logits(logit, a.rl, DOWN_THREADS);
     choose(id, weight, logit, DOWN_THREADS);

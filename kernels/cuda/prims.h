@@ -105,37 +105,17 @@ IG_FN void ig_fetched(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
 IG_FN int ig_swap_int(int v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
 IG_FN float ig_swap(float v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
 
-/* The next kernel of the stream may be put in place, once all blocks of this one say so. */
-IG_FN void ig_next_may_start(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-/* Everything before this kernel in the stream is done and visible. */
-IG_FN void ig_wait_previous(void)
+/* Everything before this kernel in the stream is done and visible; the next kernel may be put
+ * in place.  In that order a kernel's first instructions can count on everything but the
+ * kernel just before it.  Letting the next one start before the wait was slower everywhere
+ * (bench/LOG.tsv): what waits holds registers that the running kernel's successors need. */
+IG_FN void ig_after_previous(void)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
 #endif
-
-/* How kernels follow each other.  With ROWS 1 a kernel lets the next one start at once
- * (ig_begin), so that its weights are on their way early, and then waits
- * (ig_after_previous).  Two kernels break the chain: ig_embed lets nobody start before it
- * ends, and ig_gate_up nobody before the router has ended.  So before it waits, a kernel of
- * layer 1 or later can count on ig_embed, and ig_down on the router.  In a batch every
- * kernel waits first. */
-IG_FN void ig_begin(void)
-{
-    if (ROWS == 1) ig_next_may_start();
-}
-IG_FN void ig_after_previous(void)
-{
-    ig_wait_previous();
-    if (ROWS > 1) ig_next_may_start();
-}
-
 #endif

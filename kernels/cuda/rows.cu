@@ -27,7 +27,7 @@ IG_FN float weight_at(const unsigned char *p, int fmt, int r, int c)
 /* Embeddings of the batch's tokens; the batch itself comes from the host's memory. */
 IG_KERNEL(ig_embed, ROW_THREADS, 2)
 {
-    ig_wait_previous();
+    ig_after_previous();
     const int t = (int)blockIdx.x;
     const int id = a.host.token[t], fmt = FMT_OF(FMT_EMBD, a.embd.fmt);
     const unsigned char *p = a.embd.p + (size_t)(id / PR) * a.embd.stride;
@@ -46,7 +46,6 @@ IG_KERNEL(ig_norm, ROW_THREADS, 2)
 {
     IG_SHARED float xs[N_EMBD];
     ig_f4 v[ROW_QUADS], w[ROW_QUADS];
-    ig_begin();
     load_quads(w, a.in == 0 ? a.mixer_norm : a.in == 1 ? a.ffn_norm : a.output_norm, ROW_THREADS);
     ig_after_previous();
     const int t = (int)blockIdx.x, from = a.in == 2 ? a.row.want[t] : t;

@@ -75,8 +75,7 @@ IG_FN int ig_load_fresh(const int *p) { return *p; }
 IG_FN void ig_fetch16(void *dst, const void *src) { memcpy(dst, src, 16); }
 IG_FN void ig_fetch4(void *dst, const void *src) { memcpy(dst, src, 4); }
 IG_FN void ig_fetched(void) {}
-IG_FN void ig_next_may_start(void) {}
-IG_FN void ig_wait_previous(void) {}
+IG_FN void ig_after_previous(void) {}
 
 IG_FN int ig_dot4(unsigned w, int x, int c)
 {
