@@ -1,8 +1,8 @@
 /* kernels.h -- every kernel the engine may call, and the bits it must produce.
  *
  * A kernel knows no model and no machine: sizes are arguments.  Each operation
- * has a scalar definition in ref/ and variants in cpu/ (one file per ISA) and
- * cuda/.  All variants of one operation give THE SAME BITS: the order of every
+ * has a scalar definition in ref/ and variants in cpu/ (one file per ISA).
+ * All variants of one operation give THE SAME BITS: the order of every
  * floating-point operation is part of the definition, so the tests compare
  * with ==, not with a tolerance.
  *
