@@ -1,8 +1,4 @@
-/* Each runtime policy against its sentence in docs/POLICIES.md.
- *
- *   cc -std=c11 -D_GNU_SOURCE -Iruntime -o policy_test tests/c/policy_test.c \
- *      runtime/xcache.c runtime/policy_[a-z]*.c tools/replay/die.c -lcmocka -lm
- */
+/* Each runtime policy against its sentence in docs/POLICIES.md. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,5 @@
 /* The replay tool's parts: trace readers (hostile input too), simulator, predictors, and the known
  * results on the shared traces (INGOT_SHARED, or ../shared from the repository root; else skipped).
- *
- *   cc -std=c11 -D_GNU_SOURCE -Iruntime -Itools/replay -o replay_test tests/c/replay_test.c \
- *      $(ls tools/replay/[a-z]*.c | grep -v main.c) runtime/xcache.c runtime/policy_[a-z]*.c \
- *      runtime/stride.c -lcmocka -lm
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,4 @@
-/* The stride controller on a simulated link, and its rules one by one.
- *
- *   cc -std=c11 -D_GNU_SOURCE -Iruntime -o stride_test tests/c/stride_test.c runtime/stride.c \
- *      tools/replay/die.c -lcmocka
- */
+/* The stride controller on a simulated link, and its rules one by one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,4 @@
-/* xcache against the obvious model under random operations, for every runtime policy.
- *
- *   cc -std=c11 -D_GNU_SOURCE -Iruntime -o xcache_test tests/c/xcache_test.c \
- *      runtime/xcache.c runtime/policy_[a-z]*.c tools/replay/die.c -lcmocka
- */
+/* xcache against the obvious model under random operations, for every runtime policy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

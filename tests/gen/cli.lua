@@ -62,6 +62,22 @@ function T.test_missing_inputs()
   lu.assertStrContains(out, "config.json: file: want the folder that holds it")
 end
 
+function T.test_says_that_the_json_module_is_missing()
+  lib.run("mkdir '" .. folder .. "/hf' && echo '{}' >'" .. folder .. "/hf/config.json'")
+  local out, code = lib.run("cd '" .. folder .. "' && LUA_PATH=';' LUA_PATH_5_4=';' "
+    .. BUILD:gsub("build.lua' $", "build.lua'") .. " hf hw/box-8gb.lua --out '" .. folder .. "'")
+  eq(out, "build.lua: config.json: want the Lua module dkjson (lua-dkjson), got none\n")
+  eq(code, 1)
+end
+
+function T.test_says_what_it_could_not_write()
+  lib.run("mkdir -p '" .. folder .. "/x/config.h/taken'")
+  local out, code = build("models/tiny-mixtral.lua hw/box-8gb.lua --set id=x")
+  lu.assertStrContains(out, "build.lua: " .. folder .. "/x/config.h: want to write it, got: a failed write")
+  eq(code, 1)
+  eq(lib.lines("ls '" .. folder .. "/x' | grep tmp"), {})
+end
+
 function T.test_writes_only_what_changed()
   local words = "models/tiny-mixtral.lua hw/box-8gb.lua"
   eq(select(2, build(words)), 0)

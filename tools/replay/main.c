@@ -1,7 +1,5 @@
 /* replay -- runs cache policies and predictors over a routing trace at simulated bandwidths.
- *
- *   cc -std=c11 -D_GNU_SOURCE -O2 -Iruntime -o replay tools/replay/[a-z]*.c \
- *      runtime/xcache.c runtime/policy_*.c runtime/stride.c -lm
+ * Made by `make replay`.
  *
  * The cache table, the runtime's policies and the stride controller are the engine's own files;
  * this tool adds policies that only a simulator can have, a clock and the tables.
