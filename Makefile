@@ -71,7 +71,7 @@ build:
 	@echo "make: $(ID): this profile has a GPU and needs the GPU engine, which this version does not have; choose a profile without a GPU (hw/*.lua)" >&2; exit 3
 else
 build: $(BIN)
-	@echo "$(BIN) is up to date"
+	@:
 endif
 
 # Every file that knows the plan, compiled for it and thrown away: what the matrix runs.
