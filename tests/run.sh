@@ -9,7 +9,8 @@ trap 'rm -rf "$log"' EXIT
 while IFS= read -r command; do
     case "$command" in ''|'#'*) continue ;; esac
     start=$(date +%s)
-    sh -c "$command" >"$log/out" 2>"$log/err" </dev/null
+    # A test that hangs has failed.
+    timeout 600 sh -c "$command" >"$log/out" 2>"$log/err" </dev/null
     code=$?
     # cmocka prints a skipped test as "not ok N # SKIP".
     sed -i -E 's/^not ok (.*# *skip)/ok \1/I' "$log/out"
