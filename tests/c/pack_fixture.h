@@ -61,9 +61,9 @@ static inline int fx_is(const char *fault, const struct fx_tensor *t)
 static inline void fx_add(struct fx_list *l, const struct fixture *x, struct fx_tensor t)
 {
     const struct ig_source *s = &ig_sources[t.role];
-    const char *pattern = !x->gguf ? s->hf[0].name
-                          : s->gguf[x->per_expert && s->gguf[1].name ? 1 : 0].name;
-
+    const char *pattern = x->gguf ? s->gguf[0].name : s->hf[0].name;
+    for (int i = 0; x->gguf && x->per_expert && i < IG_N_NAME && s->gguf[i].name; i++)
+        if (strstr(s->gguf[i].name, "%E")) pattern = s->gguf[i].name;
     fx_name(t.name, pattern, t.layer, t.expert);
     if (fx_is(x->drop, &t)) return;
     if (fx_is(x->reshape, &t)) t.dim[0]++;
