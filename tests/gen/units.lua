@@ -154,7 +154,7 @@ function T.test_ids_and_banners()
   eq(describe.id_of("models/mixtral.lua"), "mixtral")
   eq(describe.id_of(".."), nil)
   eq(#describe.id_of(("x"):rep(99)), 63)
-  eq(describe.banner_of("/home/u/ingot/models/mixtral.lua"), "models/mixtral.lua")
+  eq(describe.banner_of("/a/b/models/mixtral.lua"), "models/mixtral.lua")
   eq(describe.banner_of("./hw/4090.lua"), "hw/4090.lua")
   eq(describe.banner_of("/secret/place/x.gguf"), "x.gguf")
   eq(describe.complaint({ file = "m", id = "m" }, "no such file"),
