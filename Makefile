@@ -24,18 +24,20 @@ PARALLEL  := $(MAKE) -j$(shell nproc 2>/dev/null || echo 1)
 OUT    := out/$(ID)
 -include $(OUT)/build.mk
 
-WARN   := -Wall -Wextra -Wshadow -Wconversion -Werror
+RUNTIME := $(addprefix runtime/,base text file cache model cmd)
+WARN    := -Wall -Wextra -Wshadow -Wconversion -Werror
 CFLAGS  = -std=c11 -D_GNU_SOURCE -O2 -g -fopenmp -ffp-contract=off -fno-math-errno $(WARN) \
           $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
-          $(if $(SAN)$(ASSERT),,-DNDEBUG) -MMD -MP -iquote kernels -iquote runtime
+          $(if $(SAN)$(ASSERT),,-DNDEBUG) -MMD -MP -iquote kernels $(RUNTIME:%=-iquote %)
 # A sanitized program cannot be static; everything else is one file that needs nothing beside it.
 LDFLAGS = -fopenmp $(if $(SAN),-fsanitize=$(SAN),-static) -Wl,--gc-sections
 # glibc warns of dlopen in the static libgomp (offload to devices, which is not used).
 LDLIBS  = -ljansson -lpcre2-8 -luring -lm
 
-# Files that know the plan are compiled for each plan, the others once.
-PLAN_SRC   := $(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*.c)
-COMMON_SRC := $(filter-out $(PLAN_SRC),$(wildcard runtime/*.c))
+# A folder may include what stands before it.  Files that know the plan are compiled for each plan,
+# the others once.
+PLAN_SRC   := $(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*/*.c)
+COMMON_SRC := $(filter-out $(PLAN_SRC),$(wildcard runtime/*/*.c))
 KERN_SRC   := $(wildcard kernels/ref/*.c kernels/cpu/*.c)
 COMMON     := out/common$(FLAVOR)
 COMMON_OBJ := $(COMMON_SRC:%.c=$(COMMON)/%.o)
@@ -43,7 +45,7 @@ KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
 PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build check generate help setup demo test test-quick matrix golden format install clean replay render bench-kernels
+.PHONY: all build check generate help setup demo test matrix golden format install clean replay render bench-kernels
 .DEFAULT_GOAL := all
 
 # Options that stand alone would be ignored in silence.
@@ -139,7 +141,7 @@ install: build
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/$(BINARY)
 
 format:
-	clang-format -i $(wildcard runtime/*.[ch] kernels/*.h kernels/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.[ch] tests/templates/*.c tools/*.c tools/*/*.[ch] bench/*.c)
+	clang-format -i $(wildcard runtime/*/*.[ch] kernels/*.h kernels/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.[ch] tests/templates/*.c tools/*.c tools/*/*.[ch] bench/*.c)
 
 clean:
 	rm -rf out

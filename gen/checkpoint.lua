@@ -2,9 +2,9 @@
 
 local M = {}
 
-M.NAMES_MOST = 3 -- struct ig_source of runtime/plan.h
+M.NAMES_MOST = 3 -- struct ig_source of runtime/base/plan.h
 
--- In the order of IG_ROLES (runtime/plan.h).
+-- In the order of IG_ROLES (runtime/base/plan.h).
 M.ROLES = {
   "TOKEN_EMBD", "OUTPUT_NORM", "OUTPUT_NORM_BIAS", "OUTPUT", "OUTPUT_BIAS",
   "ATTN_NORM", "ATTN_NORM_BIAS", "ATTN_Q", "ATTN_Q_BIAS", "ATTN_K", "ATTN_K_BIAS", "ATTN_V", "ATTN_V_BIAS",

@@ -13,7 +13,7 @@ local types = require "gen.gguf_types"
 local M = {}
 
 local FIRST_PREFIX = 1 << 20
--- The bounds of runtime/gguf.c: both readers give the same verdict.
+-- The bounds of runtime/file/gguf.c: both readers give the same verdict.
 local META_MOST, KV_MOST, KEY_MOST, NAME_MOST = 1 << 30, 1 << 16, 65535, 64
 local u64_text = tensor_infos.u64_text
 

@@ -1,7 +1,7 @@
 -- gen/gguf_parts.lua -- a GGUF file that may be the first of several.
 --
 -- NAME-00001-of-0000N.gguf holds the metadata; the others hold tensors and keys
--- that only number them.  The rules are those of runtime/gguf.c.
+-- that only number them.  The rules are those of runtime/file/gguf.c.
 
 local gguf = require "gen.gguf"
 local schema = require "gen.schema"

@@ -9,7 +9,7 @@ local types = require "gen.gguf_types"
 
 local M = {}
 
--- Tensors of divisors; runtime/pack_src.c does not miss them a place.
+-- Tensors of divisors; runtime/file/pack_src.c does not miss them a place.
 M.FREQS, M.SHORT, M.LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"
 
 local MOST = 512 -- pairs of the widest head

@@ -1,7 +1,7 @@
 -- gen/plan_hit.lua -- how often the cache hits: from a routing trace, or from a stated curve.
 --
 -- With a trace: its rows are run through the geometry with the victim of least
--- decayed frequency (runtime/policy_decay.c) or of least recent use; the first
+-- decayed frequency (runtime/cache/policy_decay.c) or of least recent use; the first
 -- quarter only warms.  Other policies are predicted as decayed frequency.
 
 local M = {}

@@ -14,7 +14,7 @@ local M = {}
 M.RAM = { kind = "ram", n_slot = 0, n_spare = 0, slot_bytes = 0 }
 M.MMAP = { kind = "mmap", n_slot = 0, n_spare = 0, slot_bytes = 0 }
 M.KINDS = { ram = 0, disk = 1, mmap = 2 }
--- ig_policy_NAME of runtime/policy.h.  admits: may leave a missed expert without a
+-- ig_policy_NAME of runtime/cache/policy.h.  admits: may leave a missed expert without a
 -- slot, which then is computed from one of a token's spare slots.
 M.POLICIES = {
   lru = {}, lru2 = {}, decay = {}, echo = {}, static = { admits = true },
@@ -34,7 +34,7 @@ function M.slot_bytes(layout)
   return most
 end
 
--- Bytes of the tables of runtime/xcache.c and its policy, and of the moves: at
+-- Bytes of the tables of runtime/cache/xcache.c and its policy, and of the moves: at
 -- most; the engine compares with what it needs.
 local function table_bytes(m, n_slot, n_spare)
   local ids, words = m.n_layer * m.n_expert, num.ceil_div(m.n_expert, 64)

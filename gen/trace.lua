@@ -1,6 +1,6 @@
 -- gen/trace.lua -- a routing trace's text -> rows of chosen experts, for gen/plan_hit.lua.
 --
--- Formats, as runtime/trace.c reads them: the route CSV that `trace` writes, MOETRC01,
+-- Formats, as runtime/file/trace.c reads them: the route CSV that `trace` writes, MOETRC01,
 -- MOETRC02.  Rows are tokens in the order the model saw them.
 
 local schema = require "gen.schema"

@@ -75,7 +75,7 @@ enum {
 //@ end
 };
 
-/* The model's arithmetic (runtime/plan.h has the kinds): constants, so that what a model
+/* The model's arithmetic (runtime/base/plan.h has the kinds): constants, so that what a model
  * does not need is not in its binary. */
 #define IG_NORM           ${a.norm}
 #define IG_QK_NORM        ${a.qk_norm}
@@ -117,7 +117,7 @@ enum {
 #define IG_HW_DISK_BW     $disk_bw
 //@ if tier.disk then
 #define IG_SLOT_BYTES     ${tier.slot_bytes}
-#define IG_POLICY         ${tier.policy_c} /* runtime/policy.h */
+#define IG_POLICY         ${tier.policy_c} /* runtime/cache/policy.h */
 #define IG_PREDICTED_HIT  ${tier.hit}
 //@ end
 

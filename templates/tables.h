@@ -46,7 +46,7 @@ extern const struct ig_region ig_regions[$n_region];
 extern const char ig_plan_text[];
 //@ if tier.disk then
 
-/* The cache's geometry, sets of ways (runtime/policy.h), and how far ahead copies start. */
+/* The cache's geometry, sets of ways (runtime/cache/policy.h), and how far ahead copies start. */
 extern const uint16_t ig_xc_set_of[IG_N_LAYER];
 extern const uint32_t ig_xc_first[IG_N_SET + 1];
 extern const uint8_t ig_xc_stride[IG_N_LAYER];

@@ -6,7 +6,7 @@
 -- must be absent or have one of the values, since another value is other
 -- arithmetic; `derive(get, stated)` fills fields that are no single key's value.
 --
--- sources: role (IG_ROLES, runtime/plan.h) -> names in checkpoints, tried in order.  A
+-- sources: role (IG_ROLES, runtime/base/plan.h) -> names in checkpoints, tried in order.  A
 -- name is a string or { string, slice = f(m), paired = f(m), stack = "ENC" or "DEC" }:
 --   slice   the matrix is part of a fused tensor, whose rows come in groups (one an
 --           expert, if the name has no %E): `count` rows of each `group`, at from,

@@ -466,7 +466,7 @@ function T.test_a_large_vocabulary_is_quick()
   lu.assertTrue(os.clock() - start < 1)
 end
 
--- The same files and words for runtime/gguf.c: tests/c/gguf_test.c reads the corpus.
+-- The same files and words for runtime/file/gguf.c: tests/c/gguf_test.c reads the corpus.
 function T.test_verdicts_of_both_readers()
   eq(lib.read(lib.root .. "tests/data/gguf_hostile.bin") == hostile.corpus(), true, "run `make golden`")
   for _, c in ipairs(hostile.cases()) do

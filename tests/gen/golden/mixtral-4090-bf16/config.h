@@ -62,7 +62,7 @@ enum {
     IG_XC_WAYS       = 8,
 };
 
-/* The model's arithmetic (runtime/plan.h has the kinds): constants, so that what a model
+/* The model's arithmetic (runtime/base/plan.h has the kinds): constants, so that what a model
  * does not need is not in its binary. */
 #define IG_NORM           IG_NORM_RMS
 #define IG_QK_NORM        IG_QK_NORM_NONE
