@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "policies.h"
-#include "predict.h"
+#include "predictors.h"
 #include "sim.h"
 #include "trace.h"
 
