@@ -5,6 +5,7 @@
 local c = require "gen.c"
 local checkpoint = require "gen.checkpoint"
 local dump = require "gen.dump"
+local emit_predict = require "gen.emit_predict"
 local explain = require "gen.explain"
 local families = require "gen.families"
 local hash = require "gen.hash"
@@ -24,7 +25,7 @@ function M.plan_hash(plan, modules, templates)
   local parts = {
     dump.text { model = plan.model, hw = plan.hw, size = plan.size, formats = plan.formats,
                 model_id = plan.model_id, hw_id = plan.hw_id,
-                model_file = plan.model_file, hw_file = plan.hw_file },
+                model_file = plan.model_file, hw_file = plan.hw_file, predict = plan.predict and plan.predict.digest },
   }
   for _, list in ipairs { modules, templates } do
     for _, file in ipairs(list) do
@@ -184,11 +185,11 @@ local function tier_view(plan)
   local t = plan.size.tier
   local view = { id = plan_tier.KINDS[t.kind], disk = t.kind == "disk" }
   if not view.disk then return view end
-  for _, key in ipairs { "n_slot", "n_spare", "n_set", "piece_bytes", "depth", "prefetch_depth", "policy_c" } do
-    view[key] = t[key]
-  end
+  for _, key in ipairs { "n_slot", "n_spare", "n_set", "piece_bytes", "depth", "prefetch_depth", "policy_c",
+                         "predict_next" } do view[key] = t[key] end
   view.slot_bytes, view.hit = c.u64(t.slot_bytes), c.f32(t.hit)
-  view.io, view.predict = IO[t.io], t.predictor == "next_router" and 1 or 0
+  view.predict_why, view.io = c.str(t.predict_why), IO[t.io]
+  view.predict = t.predictor ~= "none" and emit_predict.view(plan)
   view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(t.strides)
   return view
 end
@@ -212,10 +213,9 @@ function M.view(plan, plan_hash)
     regions = regions(mem.regions), used = regions(used), n_region = #used,
     neighbours = neighbours(used),
     layers = layer_rows(plan), sources = source_rows(plan), facts = facts, n_fact = #facts,
-    gguf_arch = c.str((families.by_name[m.family].gguf or { arch = "" }).arch),
-    token_embd = mat(layout.token_embd), output = mat(layout.output),
-    output_norm = c.u64(layout.output_norm), output_norm_bias = c.u64(layout.output_norm_bias or 0),
-    enc_norm = c.u64(layout.enc_norm or 0),
+    gguf_arch = c.str((families.by_name[m.family].gguf or { arch = "" }).arch), token_embd = mat(layout.token_embd),
+    output = mat(layout.output), output_norm = c.u64(layout.output_norm),
+    output_norm_bias = c.u64(layout.output_norm_bias or 0), enc_norm = c.u64(layout.enc_norm or 0),
     plan_text = text_lines(explain.text(plan, plan_hash)),
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), tier = tier_view(plan),
     gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,

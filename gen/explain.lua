@@ -2,6 +2,7 @@
 
 local formats_of = require "gen.formats"
 local num = require "gen.num"
+local plan_predict = require "gen.plan_predict"
 local plan_kinds = require "gen.plan_kinds"
 local plan_layout = require "gen.plan_layout"
 
@@ -108,7 +109,8 @@ local function describe_tier(plan, add)
   add("experts    %d slots of %s (%.1f %% of %d experts) over the disk: %d sets, %s policy", t.n_slot,
     num.human(t.slot_bytes), 100 * t.n_slot / (#t.moe * m.n_expert), #t.moe * m.n_expert, t.n_set,
     t.policy)
-  add("           hit rates by %s; predictor %s", t.traced and "the trace" or "the stated curve", t.predictor)
+  add("           hit rates by %s", t.traced and "the trace" or "the stated curve")
+  plan_predict.describe(t, add)
   add("weighed    %5s %9s %8s %10s %10s %10s", "sets", "ways", "hits", "stall ms", "token ms", "tokens/s")
   for _, g in ipairs(t.weighed) do
     local ways = g.ways[1] == g.ways[#g.ways] and ("%d"):format(g.ways[1])

@@ -2,6 +2,7 @@
 
 local model = require "gen.model"
 local quant = require "gen.quant"
+local plan_predict = require "gen.plan_predict"
 local plan_tier = require "gen.plan_tier"
 local schema = require "gen.schema"
 
@@ -24,7 +25,9 @@ local function fields()
     { name = "experts_ram", kind = "number", min = 0, max = 100, optional = true },
     { name = "sets",       kind = "integer", min = 1, max = 65535, optional = true },
     { name = "policy",     kind = "choice",  choices = plan_tier.POLICY_NAMES, optional = true },
-    { name = "predictor",  kind = "choice",  choices = { "none", "next_router" }, optional = true },
+    { name = "predict",    kind = "choice",  choices = plan_predict.NAMES, optional = true },
+    { name = "predictor",  kind = "string",  optional = true },
+    { name = "least",      kind = "number",  min = 0, max = 1, optional = true },
     { name = "stride",     kind = "integer", min = 1, max = 8, optional = true },
     { name = "io",         kind = "choice",  choices = { "auto", "direct", "cached", "plain" },
       optional = true },
@@ -57,8 +60,8 @@ function M.parse(pairs_given, problems)
       problems[#problems + 1] = schema.problem("--set", key, "one value", "two")
     else
       stated[key] = math.tointeger(tonumber(value)) or (key:find("^quant") and value:lower() or value)
-      if key == "experts_ram" then stated[key] = tonumber(value) or value end
-      if key == "id" or key == "trace" then stated[key] = value end
+      if key == "experts_ram" or key == "least" then stated[key] = tonumber(value) or value end
+      if key == "id" or key == "trace" or key == "predictor" then stated[key] = value end
     end
   end
   if is_reserved(stated.id) then

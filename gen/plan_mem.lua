@@ -61,7 +61,7 @@ end
 -- or the sums of a single row's whole output.
 function M.spare_bytes(m, size)
   -- A predictor norms a row, and makes blocks of it.
-  local ahead = size.tier and size.tier.predictor == "next_router"
+  local ahead = size.tier and size.tier.predict_next == 1
   return math.max(size.batch * quant.BLOCK * F32, up16(m.n_embd) * F32,
     ahead and m.n_embd * F32 + quant.xq_bytes(m.n_embd) or 0)
 end
@@ -122,6 +122,7 @@ local function buffers(m, formats, layout, size)
   local tier = size.tier or plan_tier.RAM
   local held = tier.kind == "disk" and tier.n_slot + tier.n_spare or 0
   local waves = tier.kind == "disk" and tier.waves
+  local predicts = tier.kind == "disk" and tier.predictor ~= "none"
 
   local list = {
     { "DATA",   tier.kind == "ram" and layout.data_bytes or layout.resident_bytes },
@@ -145,8 +146,8 @@ local function buffers(m, formats, layout, size)
     { "SLOTS",  held * tier.slot_bytes },
     { "XCACHE", tier.table_bytes or 0 },
     { "YD",     when(waves, slots(m, size) * up16(m.n_embd) * F32) },
-    { "RLP",    when(tier.kind == "disk" and tier.predictor == "next_router",
-                     up16(m.n_expert) * F32) },
+    { "RLP",    when(predicts, 2 * up16(m.n_expert) * F32) },
+    { "PREDICT", when(predicts, tier.predict_bytes) },
     { "LN",     size.logit_rows * m.n_embd * F32 },
     { "LNQ",    when(quant.is_block(formats.output), size.logit_rows * xq(m.n_embd)) },
     { "LOGITS", size.logit_rows * up16(m.n_vocab) * F32 },

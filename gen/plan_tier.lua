@@ -8,6 +8,7 @@
 local num = require "gen.num"
 local plan_hit = require "gen.plan_hit"
 local plan_pace = require "gen.plan_pace"
+local plan_predict = require "gen.plan_predict"
 
 local M = {}
 
@@ -72,13 +73,14 @@ function M.with_slots(m, layout, opts, n_slot)
     kind = "disk", n_slot = n_slot, n_spare = spare, slot_bytes = slot, policy = name,
     policy_c = "ig_policy_" .. (policy.c or name), table_bytes = table_bytes(m, n_slot, spare),
     piece_bytes = piece_bytes(slot), depth = M.DEPTH, prefetch_depth = M.PREFETCH_DEPTH,
-    io = opts.io or "auto", predictor = opts.predictor or "none",
+    io = opts.io or "auto", predictor = opts.predict or plan_predict.DEFAULT,
+    predict_next = 1, predict_bytes = plan_predict.state_bytes(m, opts.predict or plan_predict.DEFAULT),
   }
 end
 
 --- Whether an option means experts on disk.
 function M.asked(opts)
-  return opts.slots or opts.experts_ram or opts.sets or opts.policy or opts.predictor or opts.stride
+  return opts.slots or opts.experts_ram or opts.sets or opts.policy or opts.predict or opts.least or opts.stride
     or opts.io
 end
 
@@ -193,6 +195,7 @@ function M.plan(m, hw, layout, opts, room, trace)
   tier.set_of, tier.first, tier.hit, tier.pace = best.set_of, best.first, best.hit, best.pace
   tier.table_bytes = table_bytes(m, tier.n_slot, tier.n_spare)
   tier.strides = strides(m, opts)
+  plan_predict.choose(m, hw, tier, opts)
   tier.traced = trace ~= nil
   return tier
 end

@@ -65,7 +65,7 @@ enum {
     IG_PREFETCH_DEPTH = ${tier.prefetch_depth},
     IG_COPY_AUTO = 0, IG_COPY_DIRECT = 1, IG_COPY_CACHED = 2, IG_COPY_PLAIN = 3,
     IG_COPY_WAY      = ${tier.io},
-    IG_PREDICT       = ${tier.predict}, /* 1: a later layer's router on this layer's rows */
+    IG_PREDICT_NEXT  = ${tier.predict_next}, /* 1: the predictor asks a later layer's router */
 //@ end
 //@ if gpu then
 
@@ -119,6 +119,11 @@ enum {
 #define IG_SLOT_BYTES     ${tier.slot_bytes}
 #define IG_POLICY         ${tier.policy_c} /* runtime/cache/policy.h */
 #define IG_PREDICTED_HIT  ${tier.hit}
+#define IG_PREDICT_WHY    ${tier.predict_why}
+//@   if tier.predict then
+#define IG_PREDICTOR      ${tier.predict.name} /* runtime/cache/predict.h */
+#define IG_PREDICT_LEAST  ${tier.predict.least} /* chance below which nothing is fetched early */
+//@   end
 //@ end
 
 /* The arena (gen/plan_mem.lua). */

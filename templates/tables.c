@@ -121,6 +121,25 @@ const uint8_t ig_xc_stride[IG_N_LAYER] = {
 //@   end
 };
 //@ end
+//@ if tier.predict then
+
+_Static_assert(IG_N_PFEATURE == ${tier.predict.features}, "the features that were trained on");
+//@   for _, a in ipairs(tier.predict.arrays) do
+static const ${a.type} ${a.name}[] = {
+//@     for _, row in ipairs(a.rows) do
+    $row
+//@     end
+};
+//@   end
+//@   for _, s in ipairs(tier.predict.lists) do
+static const struct ${s.type} ${s.name}[] = {
+//@     for _, row in ipairs(s.rows) do
+    $row
+//@     end
+};
+//@   end
+const struct ig_ptables ig_ptables = { ${tier.predict.tables} };
+//@ end
 //@ if gpu then
 
 const uint8_t ig_prefetch_stride[IG_N_LAYER] = {

@@ -11,6 +11,9 @@
 #include "config.h"
 #include "kernels.h"
 #include "plan.h"
+//@ if tier.predict then
+#include "predict.h"
+//@ end
 
 /* The kernels of the planned instruction set (gen/plan_kernels.lua). */
 #define ig_kern ${kernels.kern}
@@ -50,6 +53,11 @@ extern const char ig_plan_text[];
 extern const uint16_t ig_xc_set_of[IG_N_LAYER];
 extern const uint32_t ig_xc_first[IG_N_SET + 1];
 extern const uint8_t ig_xc_stride[IG_N_LAYER];
+//@   if tier.predict then
+
+/* What the predictor has learned (tools/train_predictor.py, gen/history.lua). */
+extern const struct ig_ptables ig_ptables;
+//@   end
 //@ end
 //@ if gpu then
 

@@ -50,13 +50,13 @@ ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
 endif
 
 # Experts behind two slots a layer, the fewest there can be; behind half; behind all; in the page cache.
-ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=direct policy=echo-admit predictor=next_router
-ENGINE_tier-half         := tests/data/tiny-mixtral.gguf experts_ram=50 sets=1 predictor=next_router
+ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=direct policy=echo-admit predict=hybrid
+ENGINE_tier-half         := tests/data/tiny-mixtral.gguf experts_ram=50 sets=1 predict=next-router
 ENGINE_tier-all          := tests/data/tiny-mixtral.gguf experts_ram=100 io=plain policy=lru
 ENGINE_tier-mmap         := tests/data/tiny-mixtral.gguf tier=mmap
-ENGINE_tier-deepseek-v2  := tests/golden/deepseek-v2 kv=f32 experts_ram=50 predictor=next_router
+ENGINE_tier-deepseek-v2  := tests/golden/deepseek-v2 kv=f32 experts_ram=50 predict=next-router
 ENGINE_tier-gpt-oss      := tests/golden/gpt-oss kv=f32 experts_ram=70
-ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predictor=next_router
+ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predict=next-router
 ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
 
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.

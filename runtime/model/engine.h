@@ -86,6 +86,8 @@ struct ig_expert_stats {
 };
 /* Where experts are and how they are read, in words. */
 const char *ig_expert_where(const struct ig_engine *e);
+/* Whether experts are fetched early, and why: "on, because ...", "off, because ...". */
+const char *ig_prefetch_says(const struct ig_engine *e);
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer);
 void ig_expert_stats_reset(struct ig_engine *e);
 

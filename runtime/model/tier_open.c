@@ -135,14 +135,14 @@ enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig
     t->base = e->file.base + e->file.h.data.off;
     enum ig_err err = find_blocks(e, why);
     if (err == IG_OK) err = make_tables(e, why);
+#if IG_MEM_RLP_BYTES
+    if (err == IG_OK) err = ig_ahead_open(e, why);
+#endif
     if (err == IG_OK) err = choose(e, why);
     if (err != IG_OK) return err;
     report(e);
     for (int i = 0; i < IG_N_XSLOT + IG_N_SPARE; i++) t->move[i].state = IG_MOVE_NONE;
     t->poison = o->poison;
-#if IG_MEM_RLP_BYTES
-    ig_ahead_init(t);
-#endif
     if (o->poison) memset(e->mem + IG_MEM_SLOTS_OFF, 0xff, IG_MEM_SLOTS_BYTES);
     return IG_OK;
 }

@@ -32,7 +32,8 @@ local function compiles(p)
   local files = lib.files(p)
   for _, name in ipairs { "config.h", "tables.h", "tables.c" } do lib.write(folder .. "/" .. name, files[name]) end
   local out, code = lib.run(("cc -std=c11 -Wall -Wextra -Wshadow -Wconversion -pedantic -Werror -fsyntax-only "
-    .. "-I'%s' -I'%skernels' -I'%sruntime/base' '%s/tables.c'"):format(folder, lib.root, lib.root, folder))
+    .. "-I'%s' -I'%skernels' -I'%sruntime/base' -I'%sruntime/cache' '%s/tables.c'"):format(folder, lib.root, lib.root,
+    lib.root, folder))
   lib.run("rm -rf '" .. folder .. "'")
   lu.assertEquals({ out, code }, { "", 0 })
 end

@@ -147,6 +147,8 @@ enum {
 #define IG_MEM_YD_BYTES       UINT64_C(0)
 #define IG_MEM_RLP_OFF        UINT64_C(0)
 #define IG_MEM_RLP_BYTES      UINT64_C(0)
+#define IG_MEM_PREDICT_OFF    UINT64_C(0)
+#define IG_MEM_PREDICT_BYTES  UINT64_C(0)
 #define IG_MEM_LN_OFF         UINT64_C(37056512)
 #define IG_MEM_LN_BYTES       UINT64_C(32768)
 #define IG_MEM_LNQ_OFF        UINT64_C(37089280)
