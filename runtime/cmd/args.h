@@ -57,7 +57,7 @@ struct ig_opts {
     int greedy; /* -1: not given */
 
     int bench_prompt, bench_gen, repetitions;
-    const char *route;
+    const char *route, *hidden;
     int stats;
     int no_load;
 };

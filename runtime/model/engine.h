@@ -55,6 +55,8 @@ struct ig_tap {
     /* layer IG_N_LAYER: after the final norm (wanting rows only) */
     void (*hidden)(void *ctx, int layer, int pos, const float *x);
     void (*routed)(void *ctx, int layer, int pos, const int32_t *expert, const float *weight);
+    /* Before a layer's router: the residual stream, and its norm that the router reads. */
+    void (*router_in)(void *ctx, int layer, int pos, const float *x, const float *norm);
 };
 void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap); /* NULL: none */
 
@@ -63,6 +65,11 @@ void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap); /* NULL: none */
  * row, [distance 0..8][IG_N_LAYER][IG_N_EXPERT_USED], -1 none; NULL: the plan's predictor. */
 void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight,
                     const int32_t *predicted);
+
+/* From a tap: what a layer's norm and router make of a residual stream.  logit: experts rounded up to
+ * 16; scratch: IG_PEEK_BYTES. */
+#define IG_PEEK_BYTES ((size_t)(IG_N_EMBD + 15) / 16 * 64 + (IG_N_EMBD + 31) / 32 * 40)
+void ig_peek_router(struct ig_engine *e, int layer, const float *x, void *scratch, float *logit);
 
 int ig_threads(const struct ig_engine *e);
 int ig_n_ctx(const struct ig_engine *e);
