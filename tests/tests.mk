@@ -57,6 +57,12 @@ ENGINE_tier-mmap         := tests/data/tiny-mixtral.gguf tier=mmap
 ENGINE_tier-deepseek-v2  := tests/golden/deepseek-v2 kv=f32 experts_ram=50 predict=next-router
 ENGINE_tier-gpt-oss      := tests/golden/gpt-oss kv=f32 experts_ram=70
 ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predict=next-router
+# Trained predictors, few slots, everything that is predicted fetched.
+ENGINE_tier-history      := tests/data/tiny-mixtral.gguf experts_ram=25 predict=history trace=tests/data/tiny-route.trace least=0 stride=2
+ENGINE_tier-forest       := tests/data/tiny-mixtral.gguf experts_ram=25 predict=forest predictor=tests/data/tiny.predictor least=0 stride=2
+ENGINE_tier-mlp          := tests/data/tiny-mixtral.gguf experts_ram=25 predict=mlp predictor=tests/data/tiny.predictor least=0.2
+ENGINE_tier-none         := tests/data/tiny-mixtral.gguf experts_ram=25 predict=none
+ENGINES += tier-history tier-forest tier-mlp tier-none
 ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
 
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.

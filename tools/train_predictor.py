@@ -176,7 +176,7 @@ def options():
     p.add_argument("--hidden-layers", type=int, default=2)
     p.add_argument("--epochs", type=int, default=6)
     p.add_argument("--rank", type=int, default=16)
-    p.add_argument("--ridge", type=float, default=0.01)
+    p.add_argument("--ridge", type=float, default=0.1)
     p.add_argument("--most", type=int, default=300000, help="examples of a group")
     return p.parse_args()
 

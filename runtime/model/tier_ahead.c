@@ -124,7 +124,7 @@ static void fetch(struct ig_engine *e, int layer, const int32_t *id, int n_id)
 {
     struct ig_tier *t = &e->tier;
     struct ig_move *move[IG_N_EXPERT_USED];
-    int pinned[IG_N_EXPERT_USED], n_pinned = 0, n = 0;
+    int pinned[IG_N_EXPERT_USED] = { 0 }, n_pinned = 0, n = 0;
     for (int k = 0; k < n_id; k++) {
         const int slot = ig_xcache_find(&t->cache, (uint32_t)layer, (uint32_t)id[k]);
         ig_xcache_predict(&t->cache, (uint32_t)layer, (uint32_t)id[k]);

@@ -37,6 +37,9 @@ static size_t word(struct scan *s, char **from)
     return n;
 }
 
+/* Most characters of a word in a message, whose text is "nothing" when there is no word. */
+static int shown(size_t n) { return n == 0 || n > 20 ? 20 : (int)n; }
+
 /* A whole number of lo..hi, or -1 with why. */
 static int integer(struct scan *s, const char *what, long lo, long hi, long *out)
 {
@@ -46,7 +49,7 @@ static int integer(struct scan *s, const char *what, long lo, long hi, long *out
     *out = strtol(w, &end, 10);
     if (n > 0 && end == w + n && !errno && *out >= lo && *out <= hi) return 0;
     return fail(s->f, "%s: %s: want %ld..%ld, got %.*s", s->section, what, lo, hi,
-                n > 20 ? 20 : (int)n, n ? w : "nothing");
+                shown(n), n ? w : "nothing");
 }
 
 static int real(struct scan *s, const char *what, float *out)
@@ -55,7 +58,7 @@ static int real(struct scan *s, const char *what, float *out)
     const size_t n = word(s, &w);
     *out = strtof(w, &end);
     if (n > 0 && end == w + n && isfinite(*out)) return 0;
-    return fail(s->f, "%s: %s: want a number, got %.*s", s->section, what, n > 20 ? 20 : (int)n,
+    return fail(s->f, "%s: %s: want a number, got %.*s", s->section, what, shown(n),
                 n ? w : "nothing");
 }
 
@@ -167,7 +170,7 @@ static int header(struct scan *s)
     long version, layers, experts, k, embd, features;
     size_t n = word(s, &w);
     if (n != 15 || memcmp(w, "ingot-predictor", n))
-        return fail(f, "header: want ingot-predictor, got %.*s", n > 20 ? 20 : (int)n, w);
+        return fail(f, "header: want ingot-predictor, got %.*s", shown(n), w);
     if (integer(s, "version", 1, 1, &version)) return -1;
     n = word(s, &w);
     if (n != 5 || memcmp(w, "shape", n)) return fail(f, "header: want shape");
@@ -205,7 +208,7 @@ int ig_predictor_file_parse(struct predictor_file *f, const char *text, size_t s
         while (i < 3 && (strlen(section[i].name) != n || memcmp(section[i].name, w, n))) i++;
         if (i == 3) {
             rc = fail(f, "section: want forest, mlp, linear or end, got %.*s",
-                      n > 20 ? 20 : (int)n, n ? w : "nothing");
+                      shown(n), n ? w : "nothing");
             break;
         }
         snprintf(s.section, sizeof s.section, "%s", section[i].name);
