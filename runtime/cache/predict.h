@@ -86,7 +86,7 @@ struct ig_predictor {
     size_t (*bytes)(const struct ig_pshape *s, const struct ig_ptables *t);
     void (*init)(void *state, const struct ig_pshape *s, const struct ig_ptables *t);
     void (*ask)(void *state, const struct ig_pask *a, float *chance); /* [n_expert] */
-    void (*token)(void *state, int32_t token); /* a row begins */
+    void (*token)(void *state, int32_t token);                        /* a row begins */
     /* The choice of one layer for the row `back` before the newest. */
     void (*use)(void *state, uint32_t back, uint32_t layer, const int32_t *id, const float *weight);
 };

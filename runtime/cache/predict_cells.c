@@ -67,8 +67,7 @@ void ig_cells_list(struct ig_cells *c, const struct ig_pask *a, float *chance)
 {
     const uint32_t k = c->s.top_k;
     uint16_t *said = ig_cells_said(c, a->layer, a->dist);
-    for (uint32_t e = 0; e < c->s.n_expert; e++)
-        said[e] = (uint16_t)(k * c->levels), chance[e] = 0;
+    for (uint32_t e = 0; e < c->s.n_expert; e++) said[e] = (uint16_t)(k * c->levels), chance[e] = 0;
     for (uint32_t i = 0; a->next && i < k; i++) {
         if (a->next[i] < 0) continue;
         said[a->next[i]] = (uint16_t)(i * c->levels);

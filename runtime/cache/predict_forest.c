@@ -1,7 +1,7 @@
 /* predict_forest.c -- trees over an expert's features, one forest a group of layers.
  *
- * Trained by tools/train_predictor.py.  A tree is a table of thresholds, walked to a leaf; the chance is
- * the mean of the leaves.
+ * Trained by tools/train_predictor.py.  A tree is a table of thresholds, walked to a leaf; the
+ * chance is the mean of the leaves.
  */
 #include "predict_parts.h"
 
@@ -46,7 +46,8 @@ static void trees_ask(void *state, const struct ig_pask *a, float *chance)
     while (i < p->t->n_forest && !(a->layer >= g[i].first && a->layer <= g[i].last)) i++;
     if (i < p->t->n_forest) ig_sense_features(&p->sense, a, p->t, p->f);
     for (uint32_t e = 0; e < p->sense.s.n_expert; e++)
-        chance[e] = i < p->t->n_forest && ig_sense_candidate(p->f[e]) ? chance_of(&g[i], p->f[e]) : 0;
+        chance[e] =
+            i < p->t->n_forest && ig_sense_candidate(p->f[e]) ? chance_of(&g[i], p->f[e]) : 0;
 }
 
 static void trees_token(void *state, int32_t token)

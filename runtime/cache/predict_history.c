@@ -1,8 +1,8 @@
 /* predict_history.c -- co-occurrence: what a trace chose in this layer beside the experts at hand.
  *
  * joint[a][b], in 1/255: how often this layer chose b when the one `dist` before chose a
- * (gen/history.lua).  An expert's score is the mean over the experts at hand, heavier ones first; its
- * chance is what its rank by score had so far.
+ * (gen/history.lua).  An expert's score is the mean over the experts at hand, heavier ones first;
+ * its chance is what its rank by score had so far.
  */
 #include "predict_parts.h"
 
@@ -84,7 +84,8 @@ static void history_use(void *state, uint32_t back, uint32_t layer, const int32_
     const size_t k = p->cells.s.top_k;
     if (back) return;
     ig_cells_learn(&p->cells, layer, id);
-    for (size_t i = 0; i < k; i++) p->here[layer * k + i] = id[i], p->weight[layer * k + i] = weight[i];
+    for (size_t i = 0; i < k; i++)
+        p->here[layer * k + i] = id[i], p->weight[layer * k + i] = weight[i];
 }
 
 const struct ig_predictor ig_predictor_history = { .name = "history",

@@ -1,7 +1,7 @@
 /* predict_hybrid.c -- next-router's rank and the token's votes, weighed by what both were worth.
  *
- * For each layer and distance it counts how often an expert with this rank and this share of the votes
- * was chosen.  Needs no training; before the first layer it has the votes alone.
+ * For each layer and distance it counts how often an expert with this rank and this share of the
+ * votes was chosen.  Needs no training; before the first layer it has the votes alone.
  */
 #include "predict_parts.h"
 

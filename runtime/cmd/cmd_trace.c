@@ -1,8 +1,8 @@
 /* cmd_trace.c -- which experts a text goes through: trace -f TEXT [-o CSV].
  *
  * Windows of -c tokens, each a turn, run from position 0 as one prefill; the CSV is
- * the one that bench --route, the replay tool and build.lua read.  They read -o NAME.trace too, which
- * also has the token ids and next-router's predictions.
+ * the one that bench --route, the replay tool and build.lua read.  They read -o NAME.trace too,
+ * which also has the token ids and next-router's predictions.
  */
 #include "cmd.h"
 
@@ -104,8 +104,8 @@ static int windows(struct trace_run *run, const int32_t *ids, size_t n, int batc
     return whole;
 }
 
-static enum ig_err binary(struct trace_run *run, const struct ig_opts *o, const int32_t *ids, size_t n,
-                          int batch, struct ig_why *why)
+static enum ig_err binary(struct trace_run *run, const struct ig_opts *o, const int32_t *ids,
+                          size_t n, int batch, struct ig_why *why)
 {
     struct ig_trace_bin bin;
     if (n < 1 || n > UINT32_MAX / 2)

@@ -89,7 +89,8 @@ void ig_session_close(struct ig_session *s)
 {
     if (s->tok) ig_tok_free(s->tok);
     /* Never in silence: whether experts were fetched early, and why. */
-    if (s->e && ig_expert_stats(s->e, 1, -1).steps > 0) ig_note("prefetch: %s", ig_prefetch_says(s->e));
+    if (s->e && ig_expert_stats(s->e, 1, -1).steps > 0)
+        ig_note("prefetch: %s", ig_prefetch_says(s->e));
     if (s->e) ig_engine_close(s->e);
     free(s->blob);
     *s = (struct ig_session){ NULL, NULL, NULL };

@@ -45,12 +45,12 @@ enum ig_err ig_trace_bin_open(struct ig_trace_bin *b, uint32_t rows, uint32_t wi
     const size_t cells = (size_t)rows * IG_N_LAYER * IG_N_EXPERT_USED;
     *b = (struct ig_trace_bin){ .rows = rows, .window = window, .hidden.fd = -1 };
     if (IG_N_EXPERT > none)
-        return ig_fail(why, IG_FAIL, "a binary trace: want at most %d experts a layer, got %d", none,
-                       IG_N_EXPERT);
+        return ig_fail(why, IG_FAIL, "a binary trace: want at most %d experts a layer, got %d",
+                       none, IG_N_EXPERT);
     for (int l = 0; l < IG_N_LAYER; l++)
         if (ig_layers[l].ffn != IG_FFN_MOE)
-            return ig_fail(why, IG_FAIL, "a binary trace: want experts in every layer, got none in %d",
-                           l);
+            return ig_fail(why, IG_FAIL,
+                           "a binary trace: want experts in every layer, got none in %d", l);
     while (b->n_dist < IG_TRACE_DISTS && dist[b->n_dist] < IG_N_LAYER)
         b->dist[b->n_dist] = dist[b->n_dist], b->n_dist++;
     b->expert = calloc(cells + 1, 1);
@@ -124,8 +124,11 @@ void ig_trace_bin_routed(struct ig_trace_bin *b, int layer, uint32_t row, const 
 
 static int put_header(int fd, const struct ig_trace_bin *b)
 {
-    const uint32_t docs = (b->rows - 1) / b->window + 1, longest = b->rows < b->window ? b->rows : b->window;
-    const uint32_t shape[6] = { docs, longest, IG_N_LAYER, IG_N_EXPERT, IG_N_EXPERT_USED, b->n_dist };
+    const uint32_t docs = (b->rows - 1) / b->window + 1,
+                   longest = b->rows < b->window ? b->rows : b->window;
+    const uint32_t shape[6] = {
+        docs, longest, IG_N_LAYER, IG_N_EXPERT, IG_N_EXPERT_USED, b->n_dist
+    };
     int ok = put_all(fd, "MOETRC02", 8) && put_all(fd, shape, sizeof shape) &&
              put_all(fd, b->dist, 4 * b->n_dist);
     for (uint32_t d = 0; ok && d < docs; d++) {
@@ -141,8 +144,7 @@ enum ig_err ig_trace_bin_write(struct ig_trace_bin *b, const char *path, const i
 {
     const size_t cells = (size_t)b->rows * IG_N_LAYER * IG_N_EXPERT_USED;
     struct ig_temp to;
-    if (b->bad)
-        return ig_fail(why, IG_IO, "%s: cannot write: %s", b->hidden.out, strerror(b->bad));
+    if (b->bad) return ig_fail(why, IG_IO, "%s: cannot write: %s", b->hidden.out, strerror(b->bad));
     enum ig_err err = ig_temp_open(&to, path, 0666, why);
     if (err != IG_OK) return err;
     if (!put_header(to.fd, b) || !put_all(to.fd, ids, b->rows * sizeof *ids) ||

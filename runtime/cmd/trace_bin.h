@@ -1,5 +1,5 @@
-/* trace_bin.h -- a trace with what predictors learn from: MOETRC02 with next-router's predictions, and
- * the routers' inputs in a file of their own (docs/FORMAT.md).
+/* trace_bin.h -- a trace with what predictors learn from: MOETRC02 with next-router's predictions,
+ * and the routers' inputs in a file of their own (docs/FORMAT.md).
  */
 #ifndef IG_TRACE_BIN_H
 #define IG_TRACE_BIN_H

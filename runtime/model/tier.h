@@ -45,7 +45,7 @@ struct ig_ahead {
     struct ig_stride stride[IG_N_LAYER];
     uint8_t issued[IG_N_LAYER];             /* asked for in this step */
     int n_target, target[IG_AHEAD_TARGETS]; /* layers to predict now */
-    int on, decode, pays; /* pays: what the last trial said */
+    int on, decode, pays;                   /* pays: what the last trial said */
     uint32_t step;
     double began, layer_began; /* seconds: of the step, of the layer */
     double trial_s[2];         /* with prefetch, without */

@@ -1,10 +1,10 @@
 /* tier_ahead.c -- experts of later layers, asked for before their routers have run.
  *
- * Prediction: the plan's predictor (predict.h), which may want to hear what a later layer's norm and
- * router make of the residual stream as it is now.  Distance: the stride of that layer, moved by what
- * happens (stride.h).  Decode steps only: a prefill chooses
- * nearly all experts anyway.  Prefetch compares itself with being off: in a trial, blocks of steps
- * with and without it alternate, and it stays on only if that is faster.
+ * Prediction: the plan's predictor (predict.h), which may want to hear what a later layer's norm
+ * and router make of the residual stream as it is now.  Distance: the stride of that layer, moved
+ * by what happens (stride.h).  Decode steps only: a prefill chooses nearly all experts anyway.
+ * Prefetch compares itself with being off: in a trial, blocks of steps with and without it
+ * alternate, and it stays on only if that is faster.
  */
 #include "state.h"
 #include "machine.h"

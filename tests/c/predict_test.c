@@ -101,7 +101,8 @@ static void hybrid_remembers_tokens(void **state)
     free(s);
 }
 
-/* Rows beyond the memory are forgotten, not mixed up; a batch's rows count for the row they are of. */
+/* Rows beyond the memory are forgotten, not mixed up; a batch's rows count for the row they are of.
+ */
 static void memory_of_rows(void **state)
 {
     (void)state;
@@ -353,7 +354,8 @@ static void chances_and_determinism(void **state)
             for (int r = 0; r < 6000; r++) { /* more rows than are remembered */
                 all[p]->token(s, (int32_t)rnd(50) - 1);
                 for (uint32_t l = 0; l < L; l++) {
-                    const int32_t a = (int32_t)rnd(E), id[K] = { a, (a + 1 + (int32_t)rnd(E - 1)) % E };
+                    const int32_t a = (int32_t)rnd(E),
+                                  id[K] = { a, (a + 1 + (int32_t)rnd(E - 1)) % E };
                     const int32_t next[K] = { (int32_t)rnd(E), -1 };
                     const float hidden[D] = { (float)rnd(9), 1, 2, 3, 4, 5 };
                     const struct ig_pask q = { l, rnd(l + 1), next, hidden };
@@ -379,12 +381,18 @@ static void chances_and_determinism(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(best_of_chances),        cmocka_unit_test(next_router_learns),
-        cmocka_unit_test(hybrid_remembers_tokens), cmocka_unit_test(memory_of_rows),
-        cmocka_unit_test(history_knows_pairs),    cmocka_unit_test(forest_is_its_thresholds),
-        cmocka_unit_test(mlp_is_its_sums),        cmocka_unit_test(linear_is_a_feature),
-        cmocka_unit_test(sigmoid_is_one),         cmocka_unit_test(names_what_is_wrong),
-        cmocka_unit_test(hostile),                cmocka_unit_test(hidden_states),
+        cmocka_unit_test(best_of_chances),
+        cmocka_unit_test(next_router_learns),
+        cmocka_unit_test(hybrid_remembers_tokens),
+        cmocka_unit_test(memory_of_rows),
+        cmocka_unit_test(history_knows_pairs),
+        cmocka_unit_test(forest_is_its_thresholds),
+        cmocka_unit_test(mlp_is_its_sums),
+        cmocka_unit_test(linear_is_a_feature),
+        cmocka_unit_test(sigmoid_is_one),
+        cmocka_unit_test(names_what_is_wrong),
+        cmocka_unit_test(hostile),
+        cmocka_unit_test(hidden_states),
         cmocka_unit_test(chances_and_determinism),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -174,7 +174,8 @@ static void test_prefetch(void **state)
 
 /* -- predictors: whatever one says, the bits are the same */
 
-static uint64_t wrong_state; /* a predictor's that is always wrong: sure of experts that no one chose */
+static uint64_t
+    wrong_state; /* a predictor's that is always wrong: sure of experts that no one chose */
 static size_t wrong_bytes(const struct ig_pshape *s, const struct ig_ptables *t)
 {
     (void)s, (void)t;
@@ -286,7 +287,8 @@ static void test_says(void **state)
     e->tier.ahead.gain = 0.8, e->tier.ahead.on = e->tier.ahead.pays = 0;
     assert_non_null(strstr(ig_prefetch_says(e), "off, because a step takes 25.0 % more with it"));
     e->tier.ahead.gain = 1.01;
-    assert_non_null(strstr(ig_prefetch_says(e), "off, because a step takes only 1.0 % less with it"));
+    assert_non_null(
+        strstr(ig_prefetch_says(e), "off, because a step takes only 1.0 % less with it"));
     ig_engine_close(e);
 }
 
@@ -467,16 +469,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         /* Those that fork come first: a child has only the thread that forked. */
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_file_changes),
-        cmocka_unit_test(test_kill),
-        cmocka_unit_test(test_threads_and_batches),
-        cmocka_unit_test(test_policies),
-        cmocka_unit_test(test_prefetch),
-        cmocka_unit_test(test_predictors),
-        cmocka_unit_test(test_least),
-        cmocka_unit_test(test_says),
-        cmocka_unit_test(test_delays_and_sizes),
+        cmocka_unit_test(test_faults),      cmocka_unit_test(test_file_changes),
+        cmocka_unit_test(test_kill),        cmocka_unit_test(test_threads_and_batches),
+        cmocka_unit_test(test_policies),    cmocka_unit_test(test_prefetch),
+        cmocka_unit_test(test_predictors),  cmocka_unit_test(test_least),
+        cmocka_unit_test(test_says),        cmocka_unit_test(test_delays_and_sizes),
         cmocka_unit_test(test_planted_use),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

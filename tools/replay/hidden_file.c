@@ -35,11 +35,13 @@ int ig_hidden_read(struct hidden *h, const char *path, const struct trace *t)
     *h = (struct hidden){ .data = ig_slurp(path, &size) };
     if (!h->data) return snprintf(h->why, sizeof h->why, "cannot read"), -1;
     const int ok = size >= HEAD && !memcmp(h->data, "INGOTHID", 8);
-    if (ok) h->n_row = u32(h->data + 8), h->n_layer = u32(h->data + 12), h->n_embd = u32(h->data + 16);
+    if (ok)
+        h->n_row = u32(h->data + 8), h->n_layer = u32(h->data + 12), h->n_embd = u32(h->data + 16);
     const uint64_t cells = (uint64_t)h->n_row * h->n_layer;
     if (!ok)
         snprintf(h->why, sizeof h->why, "magic: want INGOTHID");
-    else if (h->n_row != t->n_row || h->n_layer != t->n_layer || h->n_embd < 1 || h->n_embd > 1 << 20)
+    else if (h->n_row != t->n_row || h->n_layer != t->n_layer || h->n_embd < 1 ||
+             h->n_embd > 1 << 20)
         snprintf(h->why, sizeof h->why, "shape: want %u rows of %u layers, got %u, %u, width %u",
                  t->n_row, t->n_layer, h->n_row, h->n_layer, h->n_embd);
     else if (size != HEAD + cells * (4 + (uint64_t)h->n_embd))

@@ -28,7 +28,7 @@ struct options {
     int csv, recall;
     const char *svg;
     const char *predictor, *hidden, *features; /* files */
-    uint32_t every;                            /* rows from one that features are written of to the next */
+    uint32_t every; /* rows from one that features are written of to the next */
 };
 
 /* 0; -1 after a message on stderr; 1 when help was wanted and printed. */

@@ -19,7 +19,8 @@ struct scan {
     char section[32]; /* for messages */
 };
 
-__attribute__((format(printf, 2, 3))) static int fail(struct predictor_file *f, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static int fail(struct predictor_file *f, const char *fmt,
+                                                      ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -48,8 +49,8 @@ static int integer(struct scan *s, const char *what, long lo, long hi, long *out
     errno = 0;
     *out = strtol(w, &end, 10);
     if (n > 0 && end == w + n && !errno && *out >= lo && *out <= hi) return 0;
-    return fail(s->f, "%s: %s: want %ld..%ld, got %.*s", s->section, what, lo, hi,
-                shown(n), n ? w : "nothing");
+    return fail(s->f, "%s: %s: want %ld..%ld, got %.*s", s->section, what, lo, hi, shown(n),
+                n ? w : "nothing");
 }
 
 static int real(struct scan *s, const char *what, float *out)
@@ -88,7 +89,8 @@ static int group(struct scan *s, long after, uint32_t *first, uint32_t *last)
 {
     const long top = (long)s->f->shape.n_layer - 1;
     long a, b;
-    if (integer(s, "first layer", after, top, &a) || integer(s, "last layer", a, top, &b)) return -1;
+    if (integer(s, "first layer", after, top, &a) || integer(s, "last layer", a, top, &b))
+        return -1;
     *first = (uint32_t)a, *last = (uint32_t)b;
     return 0;
 }
@@ -150,10 +152,13 @@ static int linear(struct scan *s)
         integer(s, "rank", 1, IG_PLINEAR_RANK, &rank))
         return -1;
     struct ig_plinear *g = &f->linear[n];
-    if (dist > layer) return fail(f, "linear: distance: want at most the layer, %ld, got %ld", layer, dist);
+    if (dist > layer)
+        return fail(f, "linear: distance: want at most the layer, %ld, got %ld", layer, dist);
     if (n && (layer < g[-1].layer || (layer == g[-1].layer && dist <= g[-1].dist)))
         return fail(f, "linear: want ascending layers and distances, got %ld %ld", layer, dist);
-    *g = (struct ig_plinear){ .layer = (uint32_t)layer, .dist = (uint32_t)dist, .rank = (uint32_t)rank };
+    *g = (struct ig_plinear){ .layer = (uint32_t)layer,
+                              .dist = (uint32_t)dist,
+                              .rank = (uint32_t)rank };
     f->t.n_linear++;
     if (real(s, "scale", &g->v_scale) || real(s, "scale", &g->u_scale) ||
         !(g->bias = reals(s, "bias", f->shape.n_expert)) ||
@@ -179,7 +184,8 @@ static int header(struct scan *s)
         integer(s, "width", 0, 1 << 20, &embd) ||
         integer(s, "features", IG_N_PFEATURE, IG_N_PFEATURE, &features))
         return -1;
-    f->shape = (struct ig_pshape){ (uint32_t)layers, (uint32_t)experts, (uint32_t)k, (uint32_t)embd };
+    f->shape =
+        (struct ig_pshape){ (uint32_t)layers, (uint32_t)experts, (uint32_t)k, (uint32_t)embd };
     f->forest = calloc(MAX_GROUP, sizeof *f->forest);
     f->mlp = calloc(MAX_GROUP, sizeof *f->mlp);
     f->linear = calloc((size_t)layers * IG_PREDICT_DIST, sizeof *f->linear);
@@ -194,7 +200,8 @@ int ig_predictor_file_parse(struct predictor_file *f, const char *text, size_t s
         int (*read)(struct scan *s);
     } section[] = { { "forest", forest }, { "mlp", mlp }, { "linear", linear } };
     memset(f, 0, sizeof *f);
-    if (size > max_bytes) return fail(f, "length: want at most %zu bytes, got %zu", max_bytes, size);
+    if (size > max_bytes)
+        return fail(f, "length: want at most %zu bytes, got %zu", max_bytes, size);
     char *copy = malloc(size + 1), *w;
     if (!copy) return fail(f, "not enough memory");
     memcpy(copy, text, size);
@@ -207,8 +214,8 @@ int ig_predictor_file_parse(struct predictor_file *f, const char *text, size_t s
         if (n == 3 && !memcmp(w, "end", n)) break;
         while (i < 3 && (strlen(section[i].name) != n || memcmp(section[i].name, w, n))) i++;
         if (i == 3) {
-            rc = fail(f, "section: want forest, mlp, linear or end, got %.*s",
-                      shown(n), n ? w : "nothing");
+            rc = fail(f, "section: want forest, mlp, linear or end, got %.*s", shown(n),
+                      n ? w : "nothing");
             break;
         }
         snprintf(s.section, sizeof s.section, "%s", section[i].name);

@@ -121,8 +121,8 @@ static const int32_t *stored(const struct trace *t, uint32_t row, uint32_t layer
     uint32_t d = 0;
     while (d < t->n_dist && t->dist[d] < dist) d++;
     if (dist == 0 || d == t->n_dist || t->dist[d] > layer) return NULL;
-    const uint16_t *from = t->predicted + (size_t)d * t->n_row * t->n_layer * t->top_k +
-                           trace_at(t, row, layer);
+    const uint16_t *from =
+        t->predicted + (size_t)d * t->n_row * t->n_layer * t->top_k + trace_at(t, row, layer);
     for (uint32_t k = 0; k < t->top_k; k++) id[k] = from[k] == IG_NO_EXPERT ? -1 : from[k];
     return id;
 }
@@ -179,8 +179,7 @@ void ig_predict_row(struct predictor *p, uint32_t row)
 }
 
 double ig_predict_recall(const struct trace *t, const struct run_rows *rows, enum predict_kind kind,
-                         const struct learned *from, uint32_t dist, double *weighted,
-                         double *asked)
+                         const struct learned *from, uint32_t dist, double *weighted, double *asked)
 {
     struct predictor p;
     double right = 0, all = 0, right_w = 0, all_w = 0;

@@ -1,5 +1,5 @@
-/* predictors.h -- predictors in the simulator: the engine's own (runtime/cache/predict.h), and three that
- * only a study wants.
+/* predictors.h -- predictors in the simulator: the engine's own (runtime/cache/predict.h), and
+ * three that only a study wants.
  *
  *   last     the experts of that layer for the row before
  *   token    the votes that hybrid has, alone
@@ -29,7 +29,7 @@ extern const char *const ig_predict_name[N_PREDICT];
 
 /* What predictors were given beside the trace; all may be NULL. */
 struct learned {
-    const uint8_t *train;             /* [n_row] 1 where history may look */
+    const uint8_t *train;              /* [n_row] 1 where history may look */
     const struct predictor_file *file; /* forest, mlp */
     const struct hidden *hidden;
 };

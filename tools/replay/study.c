@@ -7,7 +7,8 @@
 static const uint32_t dist[] = { 1, 2, 4, 8 };
 enum { N_DIST = sizeof dist / sizeof *dist };
 
-void ig_recall(const struct trace *t, const struct run_rows *rows, const struct learned *from, int csv)
+void ig_recall(const struct trace *t, const struct run_rows *rows, const struct learned *from,
+               int csv)
 {
     puts(csv ? "predictor,distance,recall_pct,weighted_pct,asked"
              : "predictor    distance  recall%  weighted%      asked");
@@ -17,8 +18,8 @@ void ig_recall(const struct trace *t, const struct run_rows *rows, const struct 
             if ((kind == PREDICT_FOREST && !(from->file && from->file->t.n_forest)) ||
                 (kind == PREDICT_MLP && !(from->file && from->file->t.n_mlp)))
                 continue;
-            const double plain =
-                ig_predict_recall(t, rows, (enum predict_kind)kind, from, dist[d], &weighted, &asked);
+            const double plain = ig_predict_recall(t, rows, (enum predict_kind)kind, from, dist[d],
+                                                   &weighted, &asked);
             printf(csv ? "%s,%u,%.2f,%.2f,%.0f\n" : "%-12s %8u %8.1f %10.1f %10.0f\n",
                    ig_predict_name[kind], dist[d], 100 * plain, 100 * weighted, asked);
         }
