@@ -96,7 +96,7 @@ engine-%:
 
 SUB := $(MAKE) --no-print-directory
 test: setup
-	@$(PARALLEL) units
+	@$(PARALLEL) units replay
 	@$(SUB) engines
 	@$(PARALLEL) ID=test/t-demo plan-units
 	@$(PARALLEL) ID=test/t-tier tier-units

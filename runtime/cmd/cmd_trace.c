@@ -111,11 +111,11 @@ static enum ig_err binary(struct trace_run *run, const struct ig_opts *o, const 
     if (n < 1 || n > UINT32_MAX / 2)
         return ig_fail(why, IG_FAIL, "%s: want 1 token or more, got %zu", o->file, n);
     enum ig_err err =
-        ig_trace_bin_open(&bin, (uint32_t)n, (uint32_t)ig_n_ctx(run->e), o->hidden, why);
+        ig_trace_bin_open(&bin, (uint32_t)n, (uint32_t)ig_n_ctx(run->e), o->out, o->hidden, why);
     run->bin = &bin;
     if (err == IG_OK && !windows(run, ids, n, batch))
         err = ig_fail(why, IG_FAIL, "%s: not written: the run was interrupted", o->out);
-    if (err == IG_OK) err = ig_trace_bin_write(&bin, o->out, ids, why);
+    if (err == IG_OK) err = ig_trace_bin_write(&bin, ids, why);
     ig_trace_bin_close(&bin);
     return err;
 }

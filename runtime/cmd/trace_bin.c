@@ -29,21 +29,18 @@ static enum ig_err open_hidden(struct ig_trace_bin *b, const char *path, struct 
 {
     const uint32_t shape[4] = { b->rows, IG_N_LAYER, IG_N_EMBD, 0 };
     const enum ig_err err = ig_temp_open(&b->hidden, path, 0666, why);
-    if (err != IG_OK) {
-        b->hidden.fd = -1;
-        return err;
-    }
+    if (err != IG_OK) return err;
     if (!put_all(b->hidden.fd, "INGOTHID", 8) || !put_all(b->hidden.fd, shape, sizeof shape))
         b->bad = errno;
     return IG_OK;
 }
 
 enum ig_err ig_trace_bin_open(struct ig_trace_bin *b, uint32_t rows, uint32_t window,
-                              const char *hidden, struct ig_why *why)
+                              const char *path, const char *hidden, struct ig_why *why)
 {
     static const uint32_t dist[IG_TRACE_DISTS] = { 1, 2, 4, 8 };
     const size_t cells = (size_t)rows * IG_N_LAYER * IG_N_EXPERT_USED;
-    *b = (struct ig_trace_bin){ .rows = rows, .window = window, .hidden.fd = -1 };
+    *b = (struct ig_trace_bin){ .rows = rows, .window = window, .to.fd = -1, .hidden.fd = -1 };
     if (IG_N_EXPERT > none)
         return ig_fail(why, IG_FAIL, "a binary trace: want at most %d experts a layer, got %d",
                        none, IG_N_EXPERT);
@@ -62,7 +59,8 @@ enum ig_err ig_trace_bin_open(struct ig_trace_bin *b, uint32_t rows, uint32_t wi
     if (!b->expert || !b->weight || !b->predicted || !b->logit || !b->scratch || !b->cell)
         return ig_fail(why, IG_NO_MEM, "no memory for a trace of %u tokens", rows);
     memset(b->predicted, none, b->n_dist * cells);
-    return hidden ? open_hidden(b, hidden, why) : IG_OK;
+    const enum ig_err err = ig_temp_open(&b->to, path, 0666, why);
+    return err == IG_OK && hidden ? open_hidden(b, hidden, why) : err;
 }
 
 static size_t at(uint32_t row, int layer)
@@ -139,33 +137,24 @@ static int put_header(int fd, const struct ig_trace_bin *b)
     return ok;
 }
 
-enum ig_err ig_trace_bin_write(struct ig_trace_bin *b, const char *path, const int32_t *ids,
-                               struct ig_why *why)
+enum ig_err ig_trace_bin_write(struct ig_trace_bin *b, const int32_t *ids, struct ig_why *why)
 {
     const size_t cells = (size_t)b->rows * IG_N_LAYER * IG_N_EXPERT_USED;
-    struct ig_temp to;
+    const int fd = b->to.fd;
     if (b->bad) return ig_fail(why, IG_IO, "%s: cannot write: %s", b->hidden.out, strerror(b->bad));
-    enum ig_err err = ig_temp_open(&to, path, 0666, why);
-    if (err != IG_OK) return err;
-    if (!put_header(to.fd, b) || !put_all(to.fd, ids, b->rows * sizeof *ids) ||
-        !put_all(to.fd, b->expert, cells) || !put_all(to.fd, b->weight, cells) ||
-        !put_all(to.fd, b->predicted, b->n_dist * cells)) {
-        err = ig_fail(why, IG_IO, "%s: cannot write: %s", path, strerror(errno));
-        ig_temp_drop(&to);
-        return err;
-    }
-    err = ig_temp_keep(&to, why);
-    if (err == IG_OK && b->hidden.fd >= 0) {
-        err = ig_temp_keep(&b->hidden, why);
-        b->hidden.fd = -1;
-    }
-    return err;
+    if (!put_header(fd, b) || !put_all(fd, ids, b->rows * sizeof *ids) ||
+        !put_all(fd, b->expert, cells) || !put_all(fd, b->weight, cells) ||
+        !put_all(fd, b->predicted, b->n_dist * cells))
+        return ig_fail(why, IG_IO, "%s: cannot write: %s", b->to.out, strerror(errno));
+    enum ig_err err = IG_OK;
+    if (b->hidden.fd >= 0) err = ig_temp_keep(&b->hidden, why); /* the last opened ends first */
+    return err == IG_OK ? ig_temp_keep(&b->to, why) : err;
 }
 
 void ig_trace_bin_close(struct ig_trace_bin *b)
 {
     if (b->hidden.fd >= 0) ig_temp_drop(&b->hidden);
-    b->hidden.fd = -1;
+    if (b->to.fd >= 0) ig_temp_drop(&b->to);
     free(b->expert);
     free(b->weight);
     free(b->predicted);
