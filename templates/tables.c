@@ -98,11 +98,12 @@ const struct ig_region ig_regions[$n_region] = {
 //@ end
 };
 
-const char ig_plan_text[] =
+const char *const ig_plan_text[] = {
 //@ for _, line in ipairs(plan_text) do
-    $line
+    $line,
 //@ end
-    ;
+    0,
+};
 //@ if tier.disk then
 
 const uint16_t ig_xc_set_of[IG_N_LAYER] = {

@@ -45,8 +45,8 @@ extern const char ig_gguf_arch[];
 extern const int ig_n_regions;
 extern const struct ig_region ig_regions[$n_region];
 
-/* The report of `build.lua --explain`. */
-extern const char ig_plan_text[];
+/* The report of `build.lua --explain`, line by line; NULL ends it. */
+extern const char *const ig_plan_text[];
 //@ if tier.disk then
 
 /* The cache's geometry, sets of ways (runtime/cache/policy.h), and how far ahead copies start. */

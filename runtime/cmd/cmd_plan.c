@@ -17,7 +17,7 @@ enum ig_err ig_cmd_plan(const struct ig_opts *o, struct ig_why *why)
 {
     (void)o;
     (void)why;
-    ig_out(ig_plan_text, strlen(ig_plan_text));
+    for (const char *const *line = ig_plan_text; *line; line++) ig_out(*line, strlen(*line));
     return IG_OK;
 }
 

@@ -36,7 +36,7 @@ extern const char ig_gguf_arch[];
 extern const int ig_n_regions;
 extern const struct ig_region ig_regions[18];
 
-/* The report of `build.lua --explain`. */
-extern const char ig_plan_text[];
+/* The report of `build.lua --explain`, line by line; NULL ends it. */
+extern const char *const ig_plan_text[];
 
 #endif
