@@ -14,6 +14,7 @@
 #if IG_MEM_RLP_BYTES
 
 enum {
+    TRIAL_WARM = 64,    /* steps before a trial: the first one shall not judge an empty cache */
     TRIAL_BLOCK = 8,    /* steps with prefetch, then as many without */
     TRIAL_SKIP = 2,     /* first steps of a block, which still see the block before */
     TRIAL_STEPS = 128,  /* of a trial */
@@ -53,7 +54,8 @@ static void step(struct ig_tier *t, int decode)
     h->decode = decode;
     memset(h->issued, 0, sizeof h->issued);
     if (!decode) return;
-    const uint32_t at = h->step % TRIAL_EVERY, block = at / TRIAL_BLOCK;
+    /* Steps of the trial that were taken; before it, far above TRIAL_STEPS. */
+    const uint32_t at = h->step % TRIAL_EVERY - TRIAL_WARM, block = at / TRIAL_BLOCK;
     if (was_decode && at > 0 && at <= TRIAL_STEPS && (at - 1) % TRIAL_BLOCK >= TRIAL_SKIP) {
         h->trial_s[(at - 1) / TRIAL_BLOCK % 2] += took;
         h->trial_n[(at - 1) / TRIAL_BLOCK % 2]++;
@@ -62,11 +64,12 @@ static void step(struct ig_tier *t, int decode)
         h->on = block % 2 == 0;
     } else if (at == TRIAL_STEPS && h->trial_n[0] && h->trial_n[1]) {
         h->gain = h->trial_s[1] / h->trial_n[1] / (h->trial_s[0] / h->trial_n[0]);
-        h->on = h->pays = 1 / h->gain <= trial_gain;
+        h->pays = 1 / h->gain <= trial_gain;
         h->trials++;
         memset(h->trial_s, 0, sizeof h->trial_s);
         memset(h->trial_n, 0, sizeof h->trial_n);
     }
+    if (at >= TRIAL_STEPS) h->on = h->pays;
     if (h->step > 0) ig_stride_step(h->stride, IG_N_LAYER, &rule, h->step);
     h->steps_on += (uint64_t)h->on;
     h->step++;

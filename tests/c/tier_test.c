@@ -156,7 +156,7 @@ static void test_prefetch(void **state)
         shake = 1;
         struct ig_engine *e = start(2);
         e->tier.ahead.step = way ? 0 : 1000; /* the first trial, where it is on, or far from one */
-        e->tier.ahead.on = way;
+        e->tier.ahead.on = e->tier.ahead.pays = way;
         e->tier.ahead.least = 0;
         for (int l = 0; l < IG_N_LAYER; l++) e->tier.ahead.stride[l].s = (uint8_t)(1 + way * l % 8);
         if (way >= 2) ig_set_choices(e, NULL, NULL, wrong);

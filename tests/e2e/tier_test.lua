@@ -64,7 +64,7 @@ function T.test_prefetch_is_never_silent()
     local info = lib.run(("%s info -m %s -o json"):format(lib.engine(engine), weights))
     lu.assertStrContains(info, want)
   end
-  -- A trial's 128 steps later there is a verdict, whichever.
+  -- 64 steps, and a trial's 128 later, there is a verdict, whichever.
   local out, err, code = lib.run(("%s bench -m %s -p 0 -n 140 -r 1 -o json"):format(lib.engine("t-tier"), weights))
   lu.assertEquals(code, 0, err)
   lu.assertStrMatches(out, ".*\"prefetch\": *\"hybrid: o[nf]f?, because a step takes .* with it %(trial 1%)\".*")
