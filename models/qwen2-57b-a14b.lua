@@ -1,5 +1,6 @@
 -- Qwen2-57B-A14B (Alibaba, June 2024).
--- Facts: config.json of huggingface.co/Qwen/Qwen2-57B-A14B-Instruct.
+-- Facts: config.json of huggingface.co/Qwen/Qwen2-57B-A14B.  Checked: the copy in github.com/NVIDIA/TensorRT-LLM,
+-- QWEN2_57B_A14B_CONFIG of its tests.
 model {
   family = "qwen2-moe",
   n_layer = 28,
