@@ -12,7 +12,7 @@ model {
   n_expert = 64,
   n_expert_used = 8,
   n_vocab = 151936,
-  n_ctx_train = 32768,
+  n_ctx_train = 131072,
   norm_eps = 1e-6,
   rope_theta = 1e6,
   n_ff_shared = 20480,
