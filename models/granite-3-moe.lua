@@ -1,6 +1,6 @@
 -- Granite 3.0 3B-A800M (IBM, October 2024).
--- Facts: config.json of huggingface.co/ibm-granite/granite-3.0-3b-a800m-instruct.  Checked: the shape in copies of
--- 3.1's (which has other positions and base of rotation), the four multipliers in copies of the 1B-A400M's only.
+-- Facts: config.json of huggingface.co/ibm-granite/granite-3.0-3b-a800m-instruct.  Checked: config.json of
+-- huggingface.co/RichardErkhov/ibm-granite_-_granite-3.0-3b-a800m-instruct-8bits, the same model.
 model {
   family = "granitemoe",
   n_layer = 32,

@@ -1,7 +1,7 @@
 -- Phi-3.5-MoE (Microsoft, August 2024).
 -- Facts: config.json of huggingface.co/microsoft/Phi-3.5-MoE-instruct, as
--- examples/mcore/phi35/pretrain_phi35_moe_ptd.sh of github.com/Ascend/MindSpeed-LLM repeats it, both
--- lists of factors in full.  The first eight of each and the mscales stand in EasyDeL's tests, too.
+-- examples/mcore/phi35/pretrain_phi35_moe_ptd.sh of github.com/Ascend/MindSpeed-LLM repeats it, both lists of factors
+-- in full.  Checked: config.json of its descendants huggingface.co/Pearush/phi_moe_22 and phi_moe_2e.
 model {
   family = "phimoe",
   n_layer = 32,
