@@ -106,11 +106,27 @@ struct ig_source {
     struct ig_name hf[IG_N_NAME], gguf[IG_N_NAME];
 };
 
-/* A fact of the model and the keys that state it, the first that is there: a path in config.json
- * ("a.b" is b of the object a), a GGUF key.  From GGUF's number that of the key `less` is taken. */
+/* Facts of the model and the keys that state them, the first that is there: a path in config.json
+ * ("a.b" is b of the object a), a GGUF key.  Compared by pack, where the checkpoint states one. */
+enum { IG_N_FACT_KEY = 4 };
 struct ig_fact {
-    const char *hf[2], *gguf[2], *less;
+    const char *hf[IG_N_FACT_KEY], *gguf[2];
+    const char *less; /* a GGUF key whose number is taken from the fact's */
     float value;
+    uint8_t none; /* the model has no such fact: a checkpoint that states one is another's */
+};
+
+struct ig_word {
+    const char *hf[IG_N_FACT_KEY], *gguf;
+    const char *want[IG_N_FACT_KEY]; /* any of these */
+    const char *absent;              /* what is meant by none of the keys; NULL: nothing is compared */
+};
+
+/* A list of numbers: an array in config.json, a vector in GGUF. */
+struct ig_list {
+    const char *hf[IG_N_FACT_KEY], *gguf;
+    const float *value;
+    uint32_t n; /* 0: a checkpoint that has one is another model's */
 };
 
 /* A named part of the arena, for `plan`, `info` and the start-up message. */
