@@ -14,8 +14,15 @@ package.path = root .. "?.lua;" .. package.path
 local args, describe, emit = require "gen.args", require "gen.describe", require "gen.emit"
 local options, plan, sources = require "gen.options", require "gen.plan", require "gen.sources"
 
+-- To standard error; names of users and files are in it, which must not steer a terminal.
+local function say(...)
+  io.stderr:write((table.concat({ ... }):gsub("%c", function(ch)
+    return ch ~= "\n" and ("\\x%02x"):format(ch:byte()) or nil
+  end):gsub("\194[\128-\159]", function(two) return ("\\x%02x\\x%02x"):format(two:byte(1, 2)) end)))
+end
+
 local function stop(code, ...)
-  io.stderr:write(...)
+  say(...)
   os.exit(code)
 end
 
@@ -112,7 +119,7 @@ local function main(request)
   local folder = make_folder(out .. "/" .. p.id)
   for _, file in ipairs(emit.files(p, hash, templates)) do write(folder .. "/" .. file.name, file.text) end
   write(out .. "/active.mk", emit.active(p))
-  for _, note in ipairs(p.notes) do io.stderr:write("note: ", note, "\n") end
+  for _, note in ipairs(p.notes) do say("note: ", note, "\n") end
 end
 
 local request, complaint = args.parse(arg)

@@ -33,6 +33,11 @@ struct ig_why {
     char text[1024];
 };
 
+/* Copy `from`, cut to `room` bytes, so that it cannot steer a terminal: control bytes (and C1's, in UTF-8)
+ * become \xNN.  Every message goes through this, since names of users and of files are in them.  A line
+ * break before two spaces stays: it is a message that goes on. */
+void ig_escape(char *to, size_t room, const char *from);
+
 int ig_exit_code(enum ig_err err);
 const char *ig_err_text(enum ig_err err);
 
