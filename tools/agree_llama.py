@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare an engine's greedy texts and logits with llama.cpp's on one GGUF file, and llama.cpp with itself.
 
-    agree_llama.py BINARY WEIGHTS FILE.gguf [--f32 BINARY WEIGHTS] [-n TOKENS] [--prompts FILE] [--text FILE] -o FOLDER
+    agree_llama.py BINARY WEIGHTS FILE.gguf [--f32 BINARY WEIGHTS] [-n TOKENS] [--prompts FILE] [--text FILE] -o OUT
 
 BINARY is the engine built for FILE.gguf, WEIGHTS what it packed of it; --f32: the same with quant=f32.  Two engines that round at different
 places part where two tokens are nearly equal, so a text that differs says little.  What is measured:
@@ -235,14 +235,17 @@ def compare(engines, prompts, n, out, text):
                 far[name][0].append(distance(r, rows["llama.cpp"][len(ids) - 1 :]))
                 far[name][1].append(distance(r, rows["llama.cpp F32"][len(ids) - 1 :]))
     with open(out / "texts.tsv", "w") as f:
-        print("engine\ttexts equal\tof\tforced equal\tof\tdistance to llama.cpp\tdistance to F32\tperplexity\tequal tokens", file=f)
+        print("engine", "texts equal", "of", "forced equal", "of", "distance to llama.cpp", "distance to F32",
+              "perplexity", "equal tokens", sep="\t", file=f)  # fmt: skip
         for name, e in engines.items():
             row = (name, sum(x == n for x in firsts[name]), len(prompts), *same[name],
                    *("%.4f" % np.concatenate(d).mean() for d in far[name]),
-                   "%.4f" % perplexity(e, base.ids(text)) if text else "-", " ".join(map(str, firsts[name])))  # fmt: skip
+                   "%.4f" % perplexity(e, base.ids(text)) if text else "-",
+                   " ".join(map(str, firsts[name])))  # fmt: skip
             print(*row, sep="\t", file=f)
     with open(out / "splits.tsv", "w") as f:
-        print("prompt\talong\tposition\tgap llama.cpp\tgap engine\tgap F32\tdistance\tllama.cpp to F32\tengine to F32\tF32 sides with", file=f)
+        print("prompt", "along", "position", "gap llama.cpp", "gap engine", "gap F32", "distance", "llama.cpp to F32",
+              "engine to F32", "F32 sides with", sep="\t", file=f)  # fmt: skip
         for s in splits:
             print(*s[:3], *("%.4f" % x for x in s[3:9]), s[9], sep="\t", file=f)
     print((out / "texts.tsv").read_text() + "\n" + (out / "splits.tsv").read_text(), end="")

@@ -184,8 +184,8 @@ enum ig_err ig_temp_keep(struct ig_temp *t, struct ig_why *why)
     if (close(t->fd) != 0) err = ig_fail(why, IG_IO, "%s: %s", t->name, strerror(errno));
     t->fd = -1;
     if (!err && rename(t->name, t->to) != 0)
-        err = ig_fail(why, IG_IO, "%s: cannot rename %s to it: %s", t->out, t->name,
-                      strerror(errno));
+        err =
+            ig_fail(why, IG_IO, "%s: cannot rename %s to it: %s", t->out, t->name, strerror(errno));
     end(t, err != IG_OK);
     return err;
 }

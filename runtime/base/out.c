@@ -12,7 +12,7 @@
 
 static char buf[1 << 16];
 static size_t n_buf;
-static int failed; /* errno of the first failed write */
+static int failed;       /* errno of the first failed write */
 static char last = '\n'; /* byte that was written */
 
 int ig_out_flush(void)

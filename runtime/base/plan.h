@@ -62,15 +62,16 @@ struct ig_layer {
  * weights depend on the number: new roles go to the end. */
 #define IG_ROLES(X)                                                                                \
     X(TOKEN_EMBD)                                                                                  \
-    X(OUTPUT_NORM) X(OUTPUT_NORM_BIAS) X(OUTPUT) X(OUTPUT_BIAS) X(ATTN_NORM) X(ATTN_NORM_BIAS)     \
-        X(ATTN_Q) X(ATTN_Q_BIAS) X(ATTN_K) X(ATTN_K_BIAS) X(ATTN_V) X(ATTN_V_BIAS) X(ATTN_O)       \
-            X(ATTN_O_BIAS) X(ATTN_Q_NORM) X(ATTN_K_NORM) X(ATTN_SINKS) X(ATTN_Q_A)                 \
-                X(ATTN_Q_A_NORM) X(ATTN_Q_B) X(ATTN_KV_A) X(ATTN_KV_A_NORM) X(ATTN_K_B)            \
-                    X(ATTN_V_B) X(FFN_NORM) X(FFN_NORM_BIAS) X(DENSE_GATE) X(DENSE_UP)             \
-                        X(DENSE_DOWN) X(ROUTER) X(ROUTER_BIAS) X(ROUTE_BIAS) X(SHARED_SCALE)       \
-                            X(SHARED_GATE) X(SHARED_UP) X(SHARED_DOWN) X(GATE) X(GATE_BIAS) X(UP)  \
-                                X(UP_BIAS) X(DOWN) X(DOWN_BIAS) X(ENC_NORM) X(REL_BIAS)            \
-                                    X(CROSS_NORM) X(CROSS_Q) X(CROSS_K) X(CROSS_V) X(CROSS_O)
+    X(OUTPUT_NORM)                                                                                 \
+    X(OUTPUT_NORM_BIAS) X(OUTPUT) X(OUTPUT_BIAS) X(ATTN_NORM) X(ATTN_NORM_BIAS) X(ATTN_Q)          \
+        X(ATTN_Q_BIAS) X(ATTN_K) X(ATTN_K_BIAS) X(ATTN_V) X(ATTN_V_BIAS) X(ATTN_O) X(ATTN_O_BIAS)  \
+            X(ATTN_Q_NORM) X(ATTN_K_NORM) X(ATTN_SINKS) X(ATTN_Q_A) X(ATTN_Q_A_NORM) X(ATTN_Q_B)   \
+                X(ATTN_KV_A) X(ATTN_KV_A_NORM) X(ATTN_K_B) X(ATTN_V_B) X(FFN_NORM)                 \
+                    X(FFN_NORM_BIAS) X(DENSE_GATE) X(DENSE_UP) X(DENSE_DOWN) X(ROUTER)             \
+                        X(ROUTER_BIAS) X(ROUTE_BIAS) X(SHARED_SCALE) X(SHARED_GATE) X(SHARED_UP)   \
+                            X(SHARED_DOWN) X(GATE) X(GATE_BIAS) X(UP) X(UP_BIAS) X(DOWN)           \
+                                X(DOWN_BIAS) X(ENC_NORM) X(REL_BIAS) X(CROSS_NORM) X(CROSS_Q)      \
+                                    X(CROSS_K) X(CROSS_V) X(CROSS_O)
 
 enum ig_role {
 #define X(name) IG_ROLE_##name,
@@ -119,7 +120,7 @@ struct ig_fact {
 struct ig_word {
     const char *hf[IG_N_FACT_KEY], *gguf;
     const char *want[IG_N_FACT_KEY]; /* any of these */
-    const char *absent;              /* what is meant by none of the keys; NULL: nothing is compared */
+    const char *absent; /* what is meant by none of the keys; NULL: nothing is compared */
 };
 
 /* A list of numbers: an array in config.json, a vector in GGUF. */

@@ -60,41 +60,55 @@ static enum ig_err mismatch(const struct stated *o, const char *key, const char 
                    key, want, IG_MODEL_ID, got, o->s->path);
 }
 
-static int number_of(const struct ig_gguf *g, const char *key, double *v)
+/* "a list", for messages. */
+static const char *kind_of(const json_t *j)
 {
-    const struct ig_gguf_kv *kv = key ? ig_gguf_find(g, key) : NULL;
-    return kv && ig_gguf_number(kv, v);
+    return json_is_array(j)    ? "a list"
+           : json_is_object(j) ? "an object"
+           : json_is_string(j) ? "a text"
+                               : "a number or a bool";
 }
 
-/* 1: the checkpoint states the number, under *key. */
+/* A number of GGUF's metadata: 1 it is there, 0 it is not; *odd is its type where it is no number.
+ */
+static int number_of(const struct ig_gguf *g, const char *key, double *v, const char **odd)
+{
+    const struct ig_gguf_kv *kv = key ? ig_gguf_find(g, key) : NULL;
+    if (kv && !ig_gguf_number(kv, v)) *odd = ig_gguf_type_name(kv->type);
+    return kv != NULL;
+}
+
+/* 1: the checkpoint states the fact, under *key. */
 static int find_number(const struct stated *o, const struct ig_fact *fact, const char **key,
-                       double *v)
+                       double *v, const char **odd)
 {
     if (!o->config) {
         double less = 0;
-        const int k = number_of(&o->s->g, *key = fact->gguf[0], v) ? 0 : 1;
-        if (k && !number_of(&o->s->g, *key = fact->gguf[1], v)) return 0;
-        number_of(&o->s->g, fact->less, &less);
+        const int k = number_of(&o->s->g, *key = fact->gguf[0], v, odd) ? 0 : 1;
+        if (k && !number_of(&o->s->g, *key = fact->gguf[1], v, odd)) return 0;
+        number_of(&o->s->g, fact->less, &less, odd);
         *v -= less;
         return 1;
     }
     const json_t *j = first(o, fact->hf, key);
     if (json_is_boolean(j)) *v = json_is_true(j);
     if (json_is_number(j)) *v = json_number_value(j);
-    return json_is_boolean(j) || json_is_number(j);
+    if (j && !json_is_boolean(j) && !json_is_number(j)) *odd = kind_of(j);
+    return j != NULL;
 }
 
 /* Compared as the float that the binary has. */
 static enum ig_err check_number(const struct stated *o, const struct ig_fact *fact)
 {
-    const char *key = NULL;
+    const char *key = NULL, *odd = NULL;
     char want[32] = "nothing", got[32];
     double v = 0;
 
-    if (!find_number(o, fact, &key, &v) || (!fact->none && (float)v == fact->value)) return IG_OK;
+    if (!find_number(o, fact, &key, &v, &odd)) return IG_OK;
+    if (!fact->none && !odd && (float)v == fact->value) return IG_OK;
     if (!fact->none) snprintf(want, sizeof want, "%.7g", (double)fact->value);
     snprintf(got, sizeof got, "%.9g", v);
-    return mismatch(o, key, want, got);
+    return mismatch(o, key, want, odd ? odd : got);
 }
 
 /* The word that the checkpoint states under *key, else what silence means. */
@@ -108,10 +122,13 @@ static void find_word(const struct stated *o, const struct ig_word *w, const cha
     if (o->config) {
         const char *at_key = NULL;
         const json_t *j = first(o, w->hf, &at_key);
-        if (json_is_string(j)) text = json_string_value(j), n = json_string_length(j), *key = at_key;
+        if (j)
+            text = json_is_string(j) ? json_string_value(j) : kind_of(j), n = strlen(text),
+            *key = at_key;
     } else {
         const struct ig_gguf_kv *kv = ig_gguf_find(&o->s->g, w->gguf);
         if (kv && kv->type == IG_GGUF_STRING) text = (const char *)kv->data, n = (size_t)kv->n;
+        if (kv && kv->type != IG_GGUF_STRING) text = ig_gguf_type_name(kv->type), n = strlen(text);
     }
     if (n > KEY_BYTES - 1) n = KEY_BYTES - 1;
     if (n) memcpy(word, text, n);
@@ -134,7 +151,8 @@ static enum ig_err check_word(const struct stated *o, const struct ig_word *w)
     return mismatch(o, key, want, got);
 }
 
-/* The list that the checkpoint has, at most LIST_MOST numbers of it; *n is its whole length, 0: none. */
+/* The list that the checkpoint has, at most LIST_MOST numbers of it; *n is its whole length, 0:
+ * none. */
 static enum ig_err find_list(const struct stated *o, const struct ig_list *l, const char **key,
                              float *v, uint64_t *n)
 {

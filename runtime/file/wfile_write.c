@@ -31,7 +31,8 @@ static uint64_t free_bytes(const struct ig_wwriter *w)
     struct rlimit limit;
     uint64_t n = UINT64_MAX;
 
-    if (fstatvfs(w->temp.fd, &vfs) == 0 && !ig_mul_ok(vfs.f_bavail, vfs.f_frsize, &n)) n = UINT64_MAX;
+    if (fstatvfs(w->temp.fd, &vfs) == 0 && !ig_mul_ok(vfs.f_bavail, vfs.f_frsize, &n))
+        n = UINT64_MAX;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         limit.rlim_cur < n)
         n = limit.rlim_cur;

@@ -20,8 +20,14 @@ static void test_escape(void **state)
 
     escapes("plain, \xc3\xa4 and \xe2\x82\xac", 64, "plain, \xc3\xa4 and \xe2\x82\xac");
     escapes("\x1b[31m\x07", 64, "\\x1b[31m\\x07");
-    escapes("a\rb\x7f", 64, "a\\x0d" "b\\x7f");
-    escapes("C1 \xc2\x9b" "31m, no C1 \xc2\xa0", 64, "C1 \\xc2\\x9b" "31m, no C1 \xc2\xa0");
+    escapes("a\rb\x7f", 64,
+            "a\\x0d"
+            "b\\x7f");
+    escapes("C1 \xc2\x9b"
+            "31m, no C1 \xc2\xa0",
+            64,
+            "C1 \\xc2\\x9b"
+            "31m, no C1 \xc2\xa0");
     escapes("cut at the end: \xc2", 64, "cut at the end: \xc2");
     escapes("a\nb", 64, "a\\x0ab");
     escapes("a\n  b", 64, "a\n  b");
@@ -33,9 +39,13 @@ static void test_escape(void **state)
     escapes("abc", 3, "ab");
     escapes("abc", 1, "");
     /* A message may pass through twice. */
-    assert_int_equal(ig_fail(&why, IG_IO, "%s: cannot open", "\x1b" "c"), IG_IO);
+    assert_int_equal(ig_fail(&why, IG_IO, "%s: cannot open",
+                             "\x1b"
+                             "c"),
+                     IG_IO);
     ig_fail(&why, IG_IO, "eval: %s", why.text);
-    want_text(why.text, "eval: \\x1b" "c: cannot open");
+    want_text(why.text, "eval: \\x1b"
+                        "c: cannot open");
 }
 
 static void leads_to(const char *link, const char *want)
@@ -108,7 +118,8 @@ static void test_bad_links(void **state)
     want_text(why.text, want);
     assert_int_equal(symlink("/no-such-folder/file", nowhere), 0);
     assert_int_equal(ig_temp_open(&t, nowhere, 0666, &why), IG_IO);
-    snprintf(want, sizeof want, "%s: cannot create: the folder /no-such-folder does not exist", nowhere);
+    snprintf(want, sizeof want, "%s: cannot create: the folder /no-such-folder does not exist",
+             nowhere);
     want_text(why.text, want);
 }
 

@@ -1,4 +1,5 @@
-/* What a checkpoint says of its model, against the plan: each statement right, wrong, elsewhere, missing.
+/* What a checkpoint says of its model, against the plan: each statement right, wrong, elsewhere,
+ * missing.
  *
  * Compiled against several plans, so that each kind of stretched rotation is among them.
  */
@@ -62,8 +63,9 @@ static void write_config(const char *folder, const struct fault *f, int moved, i
         if (!l->hf[0] || is(f->drop, l->hf[0]) || (!l->n && !more)) continue;
         json_t *list = json_array();
         for (uint32_t j = 0; j < l->n; j++)
-            json_array_append_new(list, json_real((double)(!more && j == 3 ? changed(f->list, l->hf[0], l->value[j])
-                                                                           : l->value[j])));
+            json_array_append_new(
+                list, json_real((double)(!more && j == 3 ? changed(f->list, l->hf[0], l->value[j])
+                                                         : l->value[j])));
         if (more) json_array_append_new(list, json_real(1.0));
         put(c, l->hf[0], list);
     }
@@ -158,7 +160,8 @@ static void want(const char *path, int gguf, const char *key, const char *wanted
     if (gguf) ig_gguf_close(&s.g);
     snprintf(text, sizeof text, "%s%s: %s: want %s (plan of " IG_MODEL_ID "), got %s" OTHER, path,
              gguf ? "" : "/config.json", key, wanted, got, path);
-    if (strcmp(why.text, key ? text : "") != 0) fail_msg("want: %s\ngot:  %s", key ? text : "", why.text);
+    if (strcmp(why.text, key ? text : "") != 0)
+        fail_msg("want: %s\ngot:  %s", key ? text : "", why.text);
     assert_int_equal(err, key ? IG_MISMATCH : IG_OK);
 }
 
@@ -247,6 +250,50 @@ static void test_lists(void **state)
         }
 }
 
+/* Something is stated, and it is no number or no word: an array of counts, one a layer, say. */
+static void test_kinds(void **state)
+{
+    enum { U32 = 4, ARRAY = 9 };
+    struct bytes b = { 0 };
+    char wanted[40], path[700];
+    (void)state;
+
+    for (int i = 0; i < ig_n_facts; i++) {
+        const struct ig_fact *x = &ig_facts[i];
+        if (!x->gguf[0] || !strstr(x->gguf[0], "head_count")) continue;
+        b.n = 0;
+        put_text(&b, "GGUF"), put_u32(&b, 3), put_u64(&b, 0), put_u64(&b, 2);
+        for (int w = 0; w < ig_n_words; w++) {
+            if (!ig_words[w].gguf || strcmp(ig_words[w].gguf, "general.architecture") != 0)
+                continue;
+            put_str(&b, ig_words[w].gguf), put_u32(&b, 8), put_str(&b, ig_words[w].want[0]);
+        }
+        put_str(&b, x->gguf[0]), put_u32(&b, ARRAY), put_u32(&b, U32), put_u64(&b, 1),
+            put_u32(&b, 0);
+        for (int w = 0; w < ig_n_words; w++) {
+            const struct ig_word *k = &ig_words[w];
+            if (!k->gguf || !k->absent || strcmp(k->absent, k->want[0]) == 0) continue;
+            b.p[16]++;
+            put_str(&b, k->gguf), put_u32(&b, 8), put_str(&b, k->want[0]);
+        }
+        snprintf(wanted, sizeof wanted, "%.7g", (double)x->value);
+        want(save("array.gguf", &b), 1, x->gguf[0], wanted, "array");
+    }
+    free(b.p);
+    write_config(place(0), &(struct fault){ 0 }, -1, 0);
+    snprintf(path, sizeof path, "%s/config.json", place(0));
+    json_t *c = json_load_file(path, 0, NULL);
+    json_object_set_new(c, "model_type", json_array());
+    assert_int_equal(json_dump_file(c, path, 0), 0);
+    want(place(0), 0, "model_type", ig_words[0].want[0], "a list");
+    json_object_set_new(c, "model_type", json_string(ig_words[0].want[0]));
+    json_object_set_new(c, ig_facts[0].hf[0], json_string("2"));
+    assert_int_equal(json_dump_file(c, path, 0), 0);
+    snprintf(wanted, sizeof wanted, "%.7g", (double)ig_facts[0].value);
+    want(place(0), 0, ig_facts[0].hf[0], wanted, "a text");
+    json_decref(c);
+}
+
 /* A GGUF file without an architecture is bare tensors; a folder may have no config.json. */
 static void test_silence(void **state)
 {
@@ -261,8 +308,9 @@ static void test_silence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right), cmocka_unit_test(test_numbers), cmocka_unit_test(test_words),
-        cmocka_unit_test(test_lists), cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_right), cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_words), cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_kinds), cmocka_unit_test(test_silence),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("facts", tests, NULL, NULL);
