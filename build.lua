@@ -11,16 +11,10 @@ end
 local root = arg[0]:match("^(.*/)") or "./"
 package.path = root .. "?.lua;" .. package.path
 
-local args, describe, emit = require "gen.args", require "gen.describe", require "gen.emit"
-local options, plan, sources = require "gen.options", require "gen.plan", require "gen.sources"
+local args, describe, emit, plan = require "gen.args", require "gen.describe", require "gen.emit", require "gen.plan"
+local options, schema, sources = require "gen.options", require "gen.schema", require "gen.sources"
 
--- To standard error; names of users and files are in it, which must not steer a terminal.
-local function say(...)
-  io.stderr:write((table.concat({ ... }):gsub("%c", function(ch)
-    return ch ~= "\n" and ("\\x%02x"):format(ch:byte()) or nil
-  end):gsub("\194[\128-\159]", function(two) return ("\\x%02x\\x%02x"):format(two:byte(1, 2)) end)))
-end
-
+local function say(...) io.stderr:write(schema.escape(table.concat { ... })) end
 local function stop(code, ...)
   say(...)
   os.exit(code)

@@ -3,8 +3,8 @@
 
     agree_llama.py BINARY WEIGHTS FILE.gguf [--f32 BINARY WEIGHTS] [-n TOKENS] [--prompts FILE] [--text FILE] -o OUT
 
-BINARY is the engine built for FILE.gguf, WEIGHTS what it packed of it; --f32: the same with quant=f32.  Two engines that round at different
-places part where two tokens are nearly equal, so a text that differs says little.  What is measured:
+BINARY is the engine built for FILE.gguf, WEIGHTS what it packed of it; --f32: the same with quant=f32.  Two engines
+that round at different places part where two tokens are nearly equal, so a text that differs says little.  Measured:
 
   texts     greedy texts equal to llama.cpp's default settings, for this engine and for llama.cpp under other
             settings (batch 1, no flash attention, KV in F32, both, kernels without repacking) and with the same
@@ -17,7 +17,6 @@ Writes texts.tsv and splits.tsv.  Needs the packages llama-cpp-python, gguf and 
 """
 
 import argparse
-import ctypes
 import json
 import struct
 import subprocess
@@ -65,12 +64,6 @@ class Llama:
         raw = text.encode()
         out = (ll.llama_token * (len(raw) + 8))()
         return list(out[: ll.llama_tokenize(self.vocab, raw, len(raw), out, len(out), True, True)])
-
-    def text(self, ids):
-        piece, out = ctypes.create_string_buffer(512), b""
-        for i in ids:
-            out += piece.raw[: ll.llama_token_to_piece(self.vocab, i, piece, 512, 0, True)]
-        return out.decode(errors="replace")
 
     def feed(self, ids, position):
         rows = []
