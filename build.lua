@@ -13,7 +13,6 @@ package.path = root .. "?.lua;" .. package.path
 
 local args, describe, emit, plan = require "gen.args", require "gen.describe", require "gen.emit", require "gen.plan"
 local options, schema, sources = require "gen.options", require "gen.schema", require "gen.sources"
-
 local function say(...) io.stderr:write(schema.escape(table.concat { ... })) end
 local function stop(code, ...)
   say(...)
