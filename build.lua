@@ -10,11 +10,11 @@ end
 local root = arg[0]:match("^(.*/)") or "./"
 package.path = root .. "?.lua;" .. package.path
 
-local args, describe, emit = require "gen.args", require "gen.describe", require "gen.emit"
-local options, plan, sources = require "gen.options", require "gen.plan", require "gen.sources"
-
+local args, describe, emit, plan = require "gen.args", require "gen.describe", require "gen.emit", require "gen.plan"
+local options, schema, sources = require "gen.options", require "gen.schema", require "gen.sources"
+local function say(...) io.stderr:write(schema.escape(table.concat { ... })) end
 local function stop(code, ...)
-  io.stderr:write(...)
+  say(...)
   os.exit(code)
 end
 
@@ -112,7 +112,7 @@ local function main(request)
   local folder = make_folder(out .. "/" .. p.id)
   for _, file in ipairs(emit.files(p, hash, templates)) do write(folder .. "/" .. file.name, file.text) end
   write(out .. "/active.mk", emit.active(p))
-  for _, note in ipairs(p.notes) do io.stderr:write("note: ", note, "\n") end
+  for _, note in ipairs(p.notes) do say("note: ", note, "\n") end
 end
 
 local request, complaint = args.parse(arg)

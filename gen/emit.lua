@@ -6,6 +6,7 @@ local c = require "gen.c"
 local checkpoint = require "gen.checkpoint"
 local dump = require "gen.dump"
 local emit_predict = require "gen.emit_predict"
+local emit_facts = require "gen.emit_facts"
 local explain = require "gen.explain"
 local families = require "gen.families"
 local hash = require "gen.hash"
@@ -82,22 +83,6 @@ local function source_rows(plan)
   local rows = {}
   for i, source in ipairs(checkpoint.of(families.by_name[plan.model.family], plan.model)) do
     rows[i] = { role = "IG_ROLE_" .. source.role, hf = name_rows(source.hf), gguf = name_rows(source.gguf) }
-  end
-  return rows
-end
-
-local function fact_rows(plan)
-  local rows = {}
-  for i, fact in ipairs(checkpoint.facts(families.by_name[plan.model.family], plan.model)) do
-    local parts = {}
-    for _, kind in ipairs { "hf", "gguf" } do
-      local names = {}
-      for k, key in ipairs(fact[kind]) do names[k] = c.str(key) end
-      if #names > 0 then parts[#parts + 1] = (".%s = { %s }"):format(kind, table.concat(names, ", ")) end
-    end
-    if fact.less then parts[#parts + 1] = ".less = " .. c.str(fact.less) end
-    parts[#parts + 1] = ".value = " .. c.f32(fact.value)
-    rows[i] = "{ " .. table.concat(parts, ", ") .. " },"
   end
   return rows
 end
@@ -197,7 +182,7 @@ end
 --- Everything a template may name.
 function M.view(plan, plan_hash)
   local m, layout, mem, size = plan.model, plan.layout, plan.mem, plan.size
-  local used, facts = in_use(mem.regions), fact_rows(plan)
+  local used = in_use(mem.regions)
   return {
     model_file = c.remark(plan.model_file), hw_file = c.remark(plan.hw_file), plan_hash = plan_hash,
     m = m, size = size, mem = mem,
@@ -212,10 +197,10 @@ function M.view(plan, plan_hash)
     kernels = plan.kernels,
     regions = regions(mem.regions), used = regions(used), n_region = #used,
     neighbours = neighbours(used),
-    layers = layer_rows(plan), sources = source_rows(plan), facts = facts, n_fact = #facts,
-    gguf_arch = c.str((families.by_name[m.family].gguf or { arch = "" }).arch), token_embd = mat(layout.token_embd),
-    output = mat(layout.output), output_norm = c.u64(layout.output_norm),
-    output_norm_bias = c.u64(layout.output_norm_bias or 0), enc_norm = c.u64(layout.enc_norm or 0),
+    layers = layer_rows(plan), sources = source_rows(plan), facts = emit_facts.rows(m),
+    token_embd = mat(layout.token_embd), output = mat(layout.output),
+    output_norm = c.u64(layout.output_norm), output_norm_bias = c.u64(layout.output_norm_bias or 0),
+    enc_norm = c.u64(layout.enc_norm or 0),
     plan_text = text_lines(explain.text(plan, plan_hash)),
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), tier = tier_view(plan),
     gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,

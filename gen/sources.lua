@@ -4,8 +4,9 @@ local families = require "gen.families"
 
 local M = {
   modules = {
-    "gen/args.lua", "gen/c.lua", "gen/checkpoint.lua", "gen/describe.lua", "gen/dump.lua", "gen/emit.lua",
-    "gen/emit_predict.lua", "gen/explain.lua", "gen/facts.lua", "gen/families.lua", "gen/families/common.lua",
+    "gen/args.lua", "gen/c.lua", "gen/checkpoint.lua", "gen/checkpoint_facts.lua", "gen/describe.lua",
+    "gen/dump.lua", "gen/emit.lua", "gen/emit_facts.lua", "gen/emit_predict.lua", "gen/explain.lua",
+    "gen/facts.lua", "gen/families.lua", "gen/families/common.lua",
     "gen/families/deepseek.lua", "gen/formats.lua", "gen/gguf.lua", "gen/gguf_model.lua",
     "gen/gguf_parts.lua", "gen/gguf_rope.lua", "gen/gguf_tensors.lua", "gen/gguf_types.lua",
     "gen/gguf_vocab.lua", "gen/hash.lua", "gen/history.lua", "gen/hf.lua", "gen/hw.lua", "gen/load.lua",

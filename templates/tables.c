@@ -83,12 +83,29 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
 //@ end
 };
 
-const char ig_gguf_arch[] = $gguf_arch;
-const int ig_n_facts = $n_fact;
-const struct ig_fact ig_facts[$n_fact] = {
-//@ for _, fact in ipairs(facts) do
+const int ig_n_facts = ${facts.n_number}, ig_n_words = ${facts.n_word}, ig_n_lists = ${facts.n_list};
+const struct ig_fact ig_facts[] = {
+//@ for _, fact in ipairs(facts.numbers) do
     $fact
 //@ end
+};
+const struct ig_word ig_words[] = {
+//@ for _, word in ipairs(facts.words) do
+    $word
+//@ end
+};
+//@ for _, array in ipairs(facts.values) do
+static const float list_${array.i}[${array.n}] = {
+//@   for _, row in ipairs(array.rows) do
+    $row
+//@   end
+};
+//@ end
+const struct ig_list ig_lists[] = {
+//@ for _, list in ipairs(facts.lists) do
+    $list
+//@ end
+    { .n = 0 },
 };
 
 const int ig_n_regions = $n_region;

@@ -39,6 +39,11 @@ ENGINES += switch-f32 switch-q8_0
 # Plans of a tiny model with odd sizes, one a format: pack's units run on each.
 ODD := f32 f16 bf16 q8_0 q4_0 q4_k q5_1 mxfp4
 $(foreach f,$(ODD),$(eval ENGINE_odd-$f := tests/fixture/odd.lua quant=$f))
+# Plans whose rotation is stretched, each in another way: what pack compares is tested on each.
+ENGINE_longrope := tests/fixture/longrope.lua
+ENGINE_llama3   := tests/fixture/llama3.lua
+FACTS := deepseek-v2 gpt-oss longrope llama3
+ENGINES += longrope llama3
 ifneq ($(wildcard $(SHARED)/models/tiny-mixtral/config.json),)
 ENGINE_tiny-f32  := $(SHARED)/models/tiny-mixtral quant=f32
 ENGINE_tiny-bf16 := $(SHARED)/models/tiny-mixtral
@@ -105,6 +110,7 @@ test: setup
 	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
 	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
 	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
+	@for f in $(FACTS); do $(SUB) ID=test/t-$$f out/test/t-$$f/facts_test || exit 1; done
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
 	@$(SUB) test-list
 	@tests/run.sh out/tests/list
@@ -118,6 +124,7 @@ test-list:
 	   for u in $(PLAN_UNITS); do echo "out/test/t-demo/$${u}_test"; echo "out/test/t-demo/$${u}_test-address-undefined"; done; \
 	   for u in $(TIER_UNITS); do echo "out/test/t-tier/$${u}_test"; echo "out/test/t-tier/$${u}_test-address-undefined"; done; \
 	   for f in $(ODD); do echo "out/test/t-odd-$$f/pack_test-address-undefined"; done; \
+	   for f in $(FACTS); do echo "out/test/t-$$f/facts_test"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \

@@ -17,6 +17,7 @@
 #include "tier_stats.h"
 
 #include <stdio.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -253,14 +254,15 @@ static void print_json(const struct bench *b)
                       t->bytes, "gb_per_s", r.gbs, "bound_gb_per_s", r.bound_gbs, "missed_bytes",
                       r.missed, "experts", ig_expert_json(b->e, k == DECODE)));
     }
+    /* The seed as a string: readers keep numbers as doubles, which end at 2^53. */
     ig_out_json(json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I}",
+        "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I}",
         "plan", IG_PLAN_HASH, "hw", IG_HW_ID, "model", IG_MODEL_ID, "kernels", ig_kern.name,
         "threads", ig_threads(b->e), "ctx", ig_n_ctx(b->e), "batch", gen->n_batch, "repetitions",
-        b->done, "seed", (json_int_t)b->o->seed.value, "memory_read_gb_per_s", b->bandwidth / 1e9,
-        "plan_memory_read_gb_per_s", (double)IG_HW_MEM_BW / 1e9, "disk_read_gb_per_s",
-        b->disk / 1e9, "plan_disk_read_gb_per_s", (double)IG_HW_DISK_BW / 1e9, "route",
-        b->o->route ? json_string(b->o->route) : json_null(), "tests", tests, "peak_bytes",
+        b->done, "seed", json_sprintf("%" PRIu64, b->o->seed.value), "memory_read_gb_per_s",
+        b->bandwidth / 1e9, "plan_memory_read_gb_per_s", (double)IG_HW_MEM_BW / 1e9,
+        "disk_read_gb_per_s", b->disk / 1e9, "plan_disk_read_gb_per_s", (double)IG_HW_DISK_BW / 1e9,
+        "route", b->o->route ? json_string(b->o->route) : json_null(), "tests", tests, "peak_bytes",
         (json_int_t)b->peak, "plan_bytes", (json_int_t)IG_MEM_BYTES));
 }
 

@@ -132,7 +132,9 @@ static void print_text(const char *key, const json_t *v, int depth)
     }
     ig_outf("%*s%s:", depth, "", key);
     if (json_is_string(v)) {
-        ig_outf(" %s\n", json_string_value(v));
+        char shown[2048];
+        ig_escape(shown, sizeof shown, json_string_value(v));
+        ig_outf(" %s\n", shown);
     } else if (json_is_real(v)) {
         ig_outf(" %.1f\n", json_real_value(v));
     } else if (json_is_boolean(v)) {

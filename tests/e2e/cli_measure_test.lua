@@ -134,6 +134,13 @@ function TestBench:testJson()
   lu.assertTrue(got.peak_bytes > 0 and got.plan_bytes > 0)
 end
 
+-- JSON's readers keep numbers as doubles: a seed of 64 bits is read exactly as a string.
+function TestBench:testLargestSeed()
+  local out, err, code = ingot("bench %m -p 0 -n 1 -r 1 -s 18446744073709551615 -o json")
+  assert_code(0, code, err)
+  lu.assertEquals(json.decode(out).seed, "18446744073709551615")
+end
+
 function TestBench:testCsvAndText()
   local out, err, code = ingot("bench %m -p 8 -n 4 -r 1 -o csv")
   assert_code(0, code, err)

@@ -310,6 +310,10 @@ function T.test_model_facts()
   eq(with("llama.expert_count", 4, u32(0)), "m.gguf: llama.expert_count: want an integer from 1 to 1024, got 0")
   eq(with("llama.expert_used_count", 4, u32(4)),
     "m.gguf: llama.expert_used_count: want at most n_expert (3), got 4")
+  for _, key in ipairs { "llama.expert_count", "llama.expert_used_count" } do -- one a layer
+    lu.assertStrMatches(with(key, 9, u32(4) .. u64(2) .. u32(3) .. u32(0)),
+      "m.gguf: " .. key .. ": want an integer from 1 to %d+, got a table")
+  end
   eq(with("llama.block_count", 9, u32(4) .. u64(1) .. u32(2)),
     "m.gguf: llama.block_count: want an integer from 1 to 1024, got a table")
   eq(with("llama.block_count", 8, str("2")), 'm.gguf: llama.block_count: want an integer from 1 to 1024, got "2"')

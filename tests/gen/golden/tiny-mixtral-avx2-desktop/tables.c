@@ -368,9 +368,8 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
     },
 };
 
-const char ig_gguf_arch[] = "llama";
-const int ig_n_facts = 10;
-const struct ig_fact ig_facts[10] = {
+const int ig_n_facts = 10, ig_n_words = 4, ig_n_lists = 0;
+const struct ig_fact ig_facts[] = {
     { .hf = { "num_hidden_layers" }, .gguf = { "llama.block_count" }, .less = "llama.nextn_predict_layers", .value = 7.0f },
     { .hf = { "hidden_size" }, .gguf = { "llama.embedding_length" }, .value = 256.0f },
     { .hf = { "num_attention_heads" }, .gguf = { "llama.attention.head_count" }, .value = 8.0f },
@@ -381,6 +380,15 @@ const struct ig_fact ig_facts[10] = {
     { .hf = { "rms_norm_eps" }, .gguf = { "llama.attention.layer_norm_rms_epsilon" }, .value = 1e-05f },
     { .hf = { "rope_theta", "rope_parameters.rope_theta" }, .gguf = { "llama.rope.freq_base" }, .value = 1e+04f },
     { .hf = { "sliding_window" }, .gguf = { "llama.attention.sliding_window" }, .value = 0.0f },
+};
+const struct ig_word ig_words[] = {
+    { .hf = { "model_type" }, .want = { "mixtral" } },
+    { .hf = { "rope_scaling.rope_type", "rope_scaling.type", "rope_parameters.rope_type", "rope_parameters.type" }, .want = { "default" }, .absent = "default" },
+    { .gguf = "general.architecture", .want = { "llama" } },
+    { .gguf = "llama.rope.scaling.type", .want = { "none" }, .absent = "none" },
+};
+const struct ig_list ig_lists[] = {
+    { .n = 0 },
 };
 
 const int ig_n_regions = 18;
