@@ -5,7 +5,7 @@
  *   BYTES(n)      bytes of n stored elements
  *   LOADV(p, i)   elements i .. i + VL - 1 at p as floats
  *   LOAD1(p, i)   one element as a float
- *   SCORES        if the format has its own: called as KV(scores) below
+ *   SCORES(p, q, k, hd, nh, j)   of a format whose K is panels: p[0 .. nh - 1][j .. j + 15]
  *
  * Up to HB heads go together, so that every K and V is loaded and made a float once for all of
  * them; nh of them, a constant in each copy of KV(heads), times NV vectors are the sums that stay
@@ -29,7 +29,16 @@ ALWAYS void KV(ask)(const void *part, int hd, int element, int elements)
     }
 }
 
-#ifndef SCORES
+#ifdef SCORES
+ALWAYS void KV(scores)(float p[][IG_KV_BLOCK], const void *q, const void *k, const void *v, int hd,
+                       int nh, int lo, int hi)
+{
+    for (int j = lo / IG_PANEL_ROWS * IG_PANEL_ROWS; j < hi; j += IG_PANEL_ROWS) {
+        KV(ask)(v, hd, j * hd, IG_PANEL_ROWS * hd);
+        SCORES(p, q, k, hd, nh, j);
+    }
+}
+#else
 /* p[i][0..63] = raw dot products of nh heads; strips of vectors outside [lo, hi) are skipped. */
 ALWAYS void KV(scores)(float p[][IG_KV_BLOCK], const void *queries, const void *k, const void *v,
                        int hd, int nh, int lo, int hi)
@@ -99,11 +108,8 @@ ALWAYS void KV(heads)(struct ig_attn *st, int h, const void *q, const void *k, c
                       const float *bias, int step)
 {
     float p[HEADS_MOST][IG_KV_BLOCK], c[VL], *o = st->o + h * hd;
-#ifdef SCORES
-    SCORES(p, q, k, hd, nh, lo, hi);
-#else
     KV(scores)(p, q, k, v, hd, nh, lo, hi);
-#endif
+    KV(ask)(next, hd, 0, 512); /* so that memory is not idle meanwhile */
     VNAME(soften)(p, c, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL,
                   step);
     int d = 0;

@@ -15,17 +15,15 @@ enum { HEADS_MOST = VL == 16 ? 8 : 4 }; /* heads at a time */
 #include "attn.inc.h"
 
 /* Q8_0: K is four panels of 16 positions, V a standard row a position. */
-ALWAYS void VNAME(scores_q8_0)(float p[][IG_KV_BLOCK], const void *q, const void *k, int hd, int nh,
-                               int lo, int hi)
+ALWAYS void VNAME(panel_scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k, int hd,
+                               int nh, int j)
 {
-    const size_t panel = (size_t)hd / IG_QBLOCK * IG_KV_TILE;
+    const int blocks = hd / IG_QBLOCK;
     const void *x[HEADS_MOST];
     float y[HEADS_MOST][IG_PANEL_ROWS];
-    for (int i = 0; i < nh; i++) x[i] = (const struct ig_xq *)q + i * hd / IG_QBLOCK;
-    for (int j = lo / IG_PANEL_ROWS * IG_PANEL_ROWS; j < hi; j += IG_PANEL_ROWS) {
-        VNAME(panel_q8_0)(y, (const char *)k + (size_t)j / IG_PANEL_ROWS * panel, x, hd, nh);
-        for (int i = 0; i < nh; i++) memcpy(p[i] + j, y[i], sizeof y[i]);
-    }
+    for (int i = 0; i < nh; i++) x[i] = q + i * blocks;
+    VNAME(panel_q8_0)(y, k + (size_t)(j / IG_PANEL_ROWS * blocks) * IG_KV_TILE, x, hd, nh);
+    for (int i = 0; i < nh; i++) memcpy(p[i] + j, y[i], sizeof y[i]);
 }
 
 /* Scale times code is exact. */
@@ -39,7 +37,7 @@ static inline V VNAME(load_q8_0)(const void *v, int i)
 #define BYTES(n)    ((n) / IG_QBLOCK * sizeof(struct ig_kv_q8_0))
 #define LOADV(p, i) VNAME(load_q8_0)(p, i)
 #define LOAD1(p, i) NAN /* heads are whole vectors */
-#define SCORES      VNAME(scores_q8_0)
+#define SCORES      VNAME(panel_scores)
 #include "attn.inc.h"
 
 #undef ALWAYS

@@ -454,7 +454,7 @@ static void steps_equal_ref(void **state)
 /* Storing K and V, merging two states, a sink. */
 static void states_equal_ref(void **state)
 {
-    enum { HD = 40, G = 3, BLOCK = 2 * KB * HD };
+    enum { HD = 64, G = 3, BLOCK = 2 * KB * HD };
     const struct ig_kernels *const both[] = { &ig_kernels_ref, variant(state) };
     static float kv[2][BLOCK];
     for (int kind = 0; kind < N_KIND; kind++) {
@@ -470,10 +470,42 @@ static void states_equal_ref(void **state)
             }
             assert_true(same(st[0], st[1], sizeof st[0]));
         }
-        for (int f = IG_F32; f <= IG_F16; f++) {
+        for (size_t i = 0; i < sizeof kv_formats / sizeof *kv_formats; i++) {
+            const enum ig_fmt f = kv_formats[i];
             memset(kv, 0, sizeof kv);
             for (int v = 0; v < 2; v++) both[v]->store_kv[f](kv[v], in[0], in[1], HD, 7 * kind);
             assert_memory_equal(kv[0], kv[1], sizeof kv[0]);
+        }
+    }
+}
+
+/* The stated distance of an element of the Q8_0 cache, read back from panel and row; what is not
+ * finite, or too large for the scale, is not lost. */
+static void kv_q8_0_is_near(void **state)
+{
+    (void)state;
+    enum { HD = 64, PART = KB * HD / 32 * 34 };
+    static uint8_t block[2 * PART];
+    float in[2][HD], out[2][HD];
+    for (int trial = 0; trial < 2000; trial++) {
+        const int pos = trial % KB;
+        const float size = ldexpf(1.0f, trial % 40 - 24);
+        for (int i = 0; i < 2; i++) data_floats(in[i], HD, trial % 3 ? PLAIN : WIDE);
+        for (int i = 0; i < 2 * HD; i++) in[i / HD][i % HD] *= size;
+        if (trial % 7 == 0) in[0][3] = trial % 2 ? NAN : INFINITY;
+        if (trial % 11 == 0) in[1][40] = 1e8f; /* over 127 beyond f16 */
+        ig_kernels_ref.store_kv[IG_Q8_0](block, in[0], in[1], HD, pos);
+        ig_panel_row(IG_Q8_0, out[0], block + pos / 16 * (HD / 32) * IG_KV_TILE, pos % 16, HD);
+        ig_row_to_f32(IG_Q8_0, out[1], block + PART + pos * HD / 32 * 34, HD);
+        for (int i = 0; i < 2 * HD / 32; i++) {
+            const float *x = in[0] + i * 32, *y = out[0] + i * 32;
+            float most = 0.0f, sum = 0.0f;
+            for (int j = 0; j < 32; j++) most = fmaxf(most, fabsf(x[j])), sum += x[j];
+            for (int j = 0; j < 32; j++)
+                if (isfinite(sum) && most < 8e6f)
+                    assert_true(fabsf(x[j] - y[j]) <= most / 253 + 4e-6f);
+                else
+                    assert_true(isnan(y[j]));
         }
     }
 }
@@ -676,6 +708,7 @@ int main(void)
         cmocka_unit_test(panels_are_near_exact),
         cmocka_unit_test(attention_is_near_exact),
         cmocka_unit_test(sink_is_a_score_without_value),
+        cmocka_unit_test(kv_q8_0_is_near),
         cmocka_unit_test(nan_is_not_lost),
         BOTH(panels_equal_ref),
         BOTH(panels_equal_ref_on_adversarial_data),
