@@ -2,10 +2,10 @@
  *
  *   attn [THREADS] [VARIANT] [FORMAT]      each argument narrows the list
  *
- * Contexts of 1 k, 4 k and 32 k positions for three shapes of heads. The KV cache of one layer after
- * the other is folded, more than 1 GB in turn, so that no cache serves it: spans and heads are
- * shared between threads as the engine does it (runtime/model/attn.c). GB/s of K and V with 1 thread
- * and with THREADS (2), and the share of what plain reading gives in the passes between.
+ * Contexts of 1 k, 4 k and 32 k positions for three shapes of heads. The KV cache of one layer
+ * after the other is folded, more than 1 GB in turn, so that no cache serves it: spans and heads
+ * are shared between threads as the engine does it (runtime/model/attn.c). GB/s of K and V with 1
+ * thread and with THREADS (2), and the share of what plain reading gives in the passes between.
  *
  * Build: -O2 -fopenmp, no instruction-set flags; link kernels/ref and kernels/cpu.
  */
@@ -51,9 +51,11 @@ static void fold(const struct bench_case *c, const uint8_t *layer, int head, int
     for (int i = 0; i < state; i++) one[i] = i < s->heads ? -INFINITY : 0.0f;
     for (int blk = span * SPAN; blk < (span + 1) * SPAN; blk++) {
         const uint8_t *kv = layer + (size_t)(blk * s->heads_kv + head) * 2 * part;
-        const uint8_t *next = blk + 1 < (span + 1) * SPAN ? kv + (size_t)s->heads_kv * 2 * part : kv;
+        const uint8_t *next =
+            blk + 1 < (span + 1) * SPAN ? kv + (size_t)s->heads_kv * 2 * part : kv;
         const void *q = ig_fmt_cols(c->fmt) > 1 ? (const void *)query_q : (const void *)query;
-        c->k->attn[c->fmt](&a, q, kv, kv + part, next, HD, s->heads, 0, IG_KV_BLOCK, 0.088f, NULL, 0);
+        c->k->attn[c->fmt](&a, q, kv, kv + part, next, HD, s->heads, 0, IG_KV_BLOCK, 0.088f, NULL,
+                           0);
     }
     c->k->attn_merge(&b, &a, HD, s->heads);
 }
@@ -62,8 +64,8 @@ static void fold(const struct bench_case *c, const uint8_t *layer, int head, int
 static double pass(const struct bench_case *c, const uint8_t *base, size_t *bytes, int threads)
 {
     const int spans = c->k ? c->ctx / IG_KV_BLOCK / SPAN : 1, heads = c->k ? c->shape->heads_kv : 1;
-    const size_t layer = c->k ? (size_t)(c->ctx / IG_KV_BLOCK * heads) * 2 * KV_BYTES(c->fmt)
-                              : 65536;
+    const size_t layer =
+        c->k ? (size_t)(c->ctx / IG_KV_BLOCK * heads) * 2 * KV_BYTES(c->fmt) : 65536;
     const long layers = (long)((*bytes + layer - 1) / layer), items = (long)spans * heads;
     double took = 0;
     (void)threads; /* unused without OpenMP */
@@ -101,7 +103,8 @@ static void run(struct bench_case *c, int cases, int threads)
 
 static int collect(struct bench_case *c, int argc, char **argv)
 {
-    static const char *const isas[] = { "avx2", "avx512" }, *const fmts[] = { "f16", "f32", "q8_0" };
+    static const char *const isas[] = { "avx2", "avx512" }, *const fmts[] = { "f16", "f32",
+                                                                              "q8_0" };
     int count = 0;
     for (int v = 0; v < 2; v++) {
         const unsigned need = v ? IG_CPU_AVX512 : IG_CPU_AVX2;

@@ -66,7 +66,8 @@ static void STEP(store_q8_0)(void *block, const float *k, const float *v, int hd
 {
     const int blocks = hd / IG_QBLOCK, row = pos % IG_PANEL_ROWS;
     uint8_t *tile = (uint8_t *)block + (size_t)(pos / IG_PANEL_ROWS * blocks) * IG_KV_TILE;
-    struct ig_kv_q8_0 *to = (struct ig_kv_q8_0 *)block + (size_t)(IG_KV_BLOCK + pos) * (size_t)blocks;
+    struct ig_kv_q8_0 *to =
+        (struct ig_kv_q8_0 *)block + (size_t)(IG_KV_BLOCK + pos) * (size_t)blocks;
     for (int b = 0; b < blocks; b++, tile += IG_KV_TILE) {
         const struct ig_kv_q8_0 kb = STEP(kv_block)(k + b * IG_QBLOCK);
         memcpy(tile + 2 * row, &kb.d, sizeof kb.d);
@@ -163,6 +164,7 @@ static void STEP(relu)(float *restrict y, const float *restrict x, int n)
     .attn_sink = STEP(attn_sink), .layernorm = STEP(layernorm), .add = STEP(add),                  \
     .clamp = STEP(clamp), .sigmoid = STEP(sigmoid), .dot = STEP(dot),                              \
     .swiglu_oai = STEP(swiglu_oai), .relu = STEP(relu), .axpy = STEP(axpy), .rope = STEP(rope),    \
-    .store_kv = { [IG_F32] = STEP(store_f32), [IG_F16] = STEP(store_f16),                          \
+    .store_kv = { [IG_F32] = STEP(store_f32),                                                      \
+                  [IG_F16] = STEP(store_f16),                                                      \
                   [IG_Q8_0] = STEP(store_q8_0) },                                                  \
     .attn_merge = STEP(attn_merge),

@@ -110,8 +110,8 @@ ALWAYS void KV(heads)(struct ig_attn *st, int h, const void *q, const void *k, c
     float p[HEADS_MOST][IG_KV_BLOCK], c[VL], *o = st->o + h * hd;
     KV(scores)(p, q, k, v, hd, nh, lo, hi);
     KV(ask)(next, hd, 0, 512); /* so that memory is not idle meanwhile */
-    VNAME(soften)(p, c, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL,
-                  step);
+    VNAME(soften)
+    (p, c, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step);
     int d = 0;
     for (; d + NV(nh) * VL <= hd; d += NV(nh) * VL)
         KV(values)(o, p, c, v, next, hd, nh, NV(nh), d, lo, hi);

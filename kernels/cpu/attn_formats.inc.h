@@ -15,8 +15,8 @@ enum { HEADS_MOST = VL == 16 ? 8 : 4 }; /* heads at a time */
 #include "attn.inc.h"
 
 /* Q8_0: K is four panels of 16 positions, V a standard row a position. */
-ALWAYS void VNAME(panel_scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k, int hd,
-                               int nh, int j)
+ALWAYS void VNAME(panel_scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
+                                int hd, int nh, int j)
 {
     const int blocks = hd / IG_QBLOCK;
     const void *x[HEADS_MOST];

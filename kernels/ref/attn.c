@@ -39,8 +39,8 @@ static void raw_q8_0(float p[KB], const struct ig_xq *q, const void *k, int hd)
 }
 
 /* Raw scores and V into the state of head h. */
-static void fold(load_fn *load, struct ig_attn *st, int h, float p[KB], const void *v, int hd, int lo,
-                 int hi, float scale, const float *bias)
+static void fold(load_fn *load, struct ig_attn *st, int h, float p[KB], const void *v, int hd,
+                 int lo, int hi, float scale, const float *bias)
 {
     float most = st->m[h];
     for (int j = lo; j < hi; j++) {
@@ -73,7 +73,7 @@ static void fold(load_fn *load, struct ig_attn *st, int h, float p[KB], const vo
         for (int h = 0; h < g; h++) {                                                              \
             float p[KB];                                                                           \
             raw;                                                                                   \
-            fold(load, st, h, p, v, hd, lo, hi, scale, bias ? bias + h * step : NULL);             \
+            fold(load, st, h, p, v, hd, lo, hi, scale, bias ? bias + h *step : NULL);              \
         }                                                                                          \
     }
 ATTN(ig_attn_f32_ref, load_f32, raw_float(load_f32, p, (const float *)q + h * hd, k, hd))

@@ -9,7 +9,8 @@
 enum { PATH_BYTES = 4096 + 256, LINE_BYTES = 4096 };
 
 /* First line of a file; 0 when there is none. */
-__attribute__((format(printf, 2, 3))) static int line_of(char line[LINE_BYTES], const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static int line_of(char line[LINE_BYTES], const char *fmt,
+                                                         ...)
 {
     char path[PATH_BYTES];
     va_list ap;
@@ -146,7 +147,8 @@ static int drop_siblings(const char *root, cpu_set_t *set)
     int dropped = 0;
     for (int i = 0; i < IG_CPU_MOST; i++) {
         if (!CPU_ISSET((size_t)i, set) ||
-            !line_of(line, "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root, i))
+            !line_of(line, "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root,
+                     i))
             continue;
         const cpu_set_t with = list_of(line);
         for (int j = i + 1; j < IG_CPU_MOST; j++) {
@@ -222,4 +224,7 @@ void ig_cpus_pin(const struct ig_cpus *c, int i)
     (void)sched_setaffinity(0, sizeof one, &one);
 }
 
-void ig_cpus_unpin(const struct ig_cpus *c) { (void)sched_setaffinity(0, sizeof c->mask, &c->mask); }
+void ig_cpus_unpin(const struct ig_cpus *c)
+{
+    (void)sched_setaffinity(0, sizeof c->mask, &c->mask);
+}

@@ -21,7 +21,8 @@ struct ig_cpus {
     cpu_set_t mask;          /* as the process came */
 };
 
-/* `root` stands before /sys and /proc, "" for the machine itself; `mask` NULL: the process's own. */
+/* `root` stands before /sys and /proc, "" for the machine itself; `mask` NULL: the process's own.
+ */
 void ig_cpus_find(struct ig_cpus *c, const char *root, const cpu_set_t *mask);
 /* What was found and decided, one line. */
 const char *ig_cpus_text(const struct ig_cpus *c, char *buf, size_t cap);

@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#define CPU "sys/devices/system/cpu/"
-#define NODE "sys/devices/system/node/"
+#define CPU   "sys/devices/system/cpu/"
+#define NODE  "sys/devices/system/node/"
 #define GROUP "sys/fs/cgroup"
 
 static char root[] = "/tmp/ingot-cpus-XXXXXX";
@@ -108,14 +108,16 @@ static void test_hybrid(void **state)
 {
     (void)state;
     file("sys/devices/cpu_atom/cpus", 0, "4-7");
-    for (int i = 0; i < 4; i++) file(CPU "cpu%d/topology/thread_siblings_list", i, i < 2 ? "0-1" : "2-3");
+    for (int i = 0; i < 4; i++)
+        file(CPU "cpu%d/topology/thread_siblings_list", i, i < 2 ? "0-1" : "2-3");
     find(8);
     expect(2, 0, 2);
     assert_int_equal(c.efficient, 4);
     char text[256];
-    assert_string_equal(ig_cpus_text(&c, text, sizeof text),
-                        "2 cores to use: 8 CPUs allowed, 2 left out as second threads of cores, 4 as "
-                        "efficiency cores; 1 memory node");
+    assert_string_equal(
+        ig_cpus_text(&c, text, sizeof text),
+        "2 cores to use: 8 CPUs allowed, 2 left out as second threads of cores, 4 as "
+        "efficiency cores; 1 memory node");
     cpu_set_t mask; /* only slow cores: better than none */
     CPU_ZERO(&mask);
     CPU_SET(5, &mask);
@@ -198,9 +200,14 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fresh, gone)
     const struct CMUnitTest tests[] = {
-        TEST(test_bare),  TEST(test_second_threads),   TEST(test_hybrid),
-        TEST(test_nodes), TEST(test_groups_version_2), TEST(test_groups_version_1),
-        TEST(test_capacity_and_frequency), TEST(test_damaged_files),
+        TEST(test_bare),
+        TEST(test_second_threads),
+        TEST(test_hybrid),
+        TEST(test_nodes),
+        TEST(test_groups_version_2),
+        TEST(test_groups_version_1),
+        TEST(test_capacity_and_frequency),
+        TEST(test_damaged_files),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("cpus", tests, NULL, NULL);

@@ -298,8 +298,8 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
         for (int s = 0; s < 2; s++) {
             struct ig_attn st = { m[s].p, l[s].p, o[s].p };
             (s ? k : &ig_kernels_ref)
-                ->attn[fmt](&st, q.p, key.p, val.p, key.p, hd, g, lo, hi, 0.7f, turn ? bias.p : NULL,
-                            step);
+                ->attn[fmt](&st, q.p, key.p, val.p, key.p, hd, g, lo, hi, 0.7f,
+                            turn ? bias.p : NULL, step);
         }
         if (!same(m[0].p, m[1].p, (size_t)g * 4) || !same(l[0].p, l[1].p, (size_t)g * 4) ||
             !same(o[0].p, o[1].p, no * 4)) {
