@@ -45,7 +45,7 @@ KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
 PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build check generate help setup demo test matrix golden format install clean replay render bench-kernels
+.PHONY: all build check generate help setup demo test matrix golden format install clean replay render bench-kernels bench-attn
 .DEFAULT_GOAL := all
 
 # Options that stand alone would be ignored in silence.
@@ -96,6 +96,9 @@ $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/l
 $(TOOLS)/bench-kernels: bench/kernels.c $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
+$(TOOLS)/bench-attn: bench/attn.c $(COMMON)/libkernels.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
 $(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
@@ -103,6 +106,8 @@ replay: $(TOOLS)/replay
 render: $(TOOLS)/render
 bench-kernels: $(TOOLS)/bench-kernels
 	$<
+bench-attn: $(TOOLS)/bench-attn
+	$< $(or $(N),2)
 
 $(COMMON)/libcommon.a: $(COMMON_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^

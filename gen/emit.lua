@@ -187,7 +187,7 @@ function M.view(plan, plan_hash)
     model_file = c.remark(plan.model_file), hw_file = c.remark(plan.hw_file), plan_hash = plan_hash,
     m = m, size = size, mem = mem,
     kv_enum = quant.by_name[size.kv].enum, kv_id = quant.by_name[size.kv].id,
-    kv_bytes = size.kv == "f32" and 4 or 2,
+    kv_part_bytes = c.u64(mem.kv_part_bytes),
     norm_eps = c.f32(m.norm_eps), a = arithmetic(m), tps = c.f32(plan.rate.tps),
     data_bytes = c.u64(layout.data_bytes), resident_bytes = c.u64(layout.resident_bytes),
     token_bytes = c.u64(layout.token_bytes), mem_bytes = c.u64(mem.bytes),

@@ -18,7 +18,7 @@ local function fields()
     { name = "ctx",        kind = "integer", min = 1, max = 1 << 24, optional = true },
     { name = "batch",      kind = "integer", min = 1, max = 4096, optional = true },
     { name = "logit_rows", kind = "integer", min = 1, max = 4096, optional = true },
-    { name = "kv",         kind = "choice",  choices = { "f32", "f16" }, optional = true },
+    { name = "kv",         kind = "choice",  choices = { "f32", "f16", "q8_0" }, optional = true },
     { name = "threads",    kind = "integer", min = 1, max = 1024, optional = true },
     { name = "tier",       kind = "choice",  choices = { "ram", "disk", "mmap" }, optional = true },
     { name = "slots",      kind = "integer", min = 1, max = 1 << 50, optional = true },

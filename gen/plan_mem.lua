@@ -24,12 +24,16 @@ M.NORM_READERS = { "q", "k", "v", "q_a", "kv_a", "router", "gate", "up", "dense_
 M.GROUP_MOST = 4
 
 local F32 = 4
-local KV_BYTES = { f32 = 4, f16 = 2 }
 
 --- Counts that follow from the context length.
 function M.counts(ctx)
   local blocks = num.ceil_div(ctx, M.KV_BLOCK)
   return { n_kv_block = M.N_SEQ * blocks, n_span = num.ceil_div(blocks, M.SPAN_BLOCKS) }
+end
+
+--- Bytes of K, or of V, of one KV head in a block: that many standard rows.
+function M.kv_part_bytes(m, kv)
+  return M.KV_BLOCK * quant.row_bytes(kv, m.head_dim)
 end
 
 --- Layers that the KV cache holds: the encoder's share one, the decoder's have two each.
@@ -58,11 +62,12 @@ local function slots(m, size)
 end
 
 -- What one item of expert work keeps on the way: 32 hidden values of each row of a batch,
--- or the sums of a single row's whole output.
+-- or the sums of a single row's whole output; before that, a group's queries as int8 blocks.
 function M.spare_bytes(m, size)
   -- A predictor norms a row, and makes blocks of it.
   local ahead = size.tier and size.tier.predict_next == 1
   return math.max(size.batch * quant.BLOCK * F32, up16(m.n_embd) * F32,
+    quant.is_block(size.kv) and quant.xq_bytes(M.attn_group(m) * m.head_dim) or 0,
     ahead and m.n_embd * F32 + quant.xq_bytes(m.n_embd) or 0)
 end
 
@@ -126,7 +131,7 @@ local function buffers(m, formats, layout, size)
 
   local list = {
     { "DATA",   tier.kind == "ram" and layout.data_bytes or layout.resident_bytes },
-    { "KV",     M.kv_layers(m) * n.n_kv_block * m.n_head_kv * M.KV_BLOCK * m.head_dim * 2 * KV_BYTES[size.kv] },
+    { "KV",     M.kv_layers(m) * n.n_kv_block * m.n_head_kv * 2 * M.kv_part_bytes(m, size.kv) },
     { "ROPE",   n_rope * size.ctx * (m.rope_dim // 2) * 2 * F32 },
     { "X",      rows * m.n_embd * F32 },
     { "XN",     rows * m.n_embd * F32 },
@@ -168,7 +173,7 @@ function M.plan(m, formats, layout, size)
   local mem = M.counts(size.ctx)
   mem.n_seq, mem.span_blocks, mem.part_row = M.N_SEQ, M.SPAN_BLOCKS, M.PART_ROW
   mem.thread_bytes, mem.attn_group = thread_bytes(m, size), M.attn_group(m)
-  mem.spare_bytes = M.spare_bytes(m, size)
+  mem.spare_bytes, mem.kv_part_bytes = M.spare_bytes(m, size), M.kv_part_bytes(m, size.kv)
   mem.regions = {}
   local at = 0
   for i, buffer in ipairs(buffers(m, formats, layout, size)) do

@@ -130,6 +130,7 @@ enum {
 #define IG_MEM_BYTES    $mem_bytes
 #define IG_THREAD_BYTES $thread_bytes
 #define IG_SPARE_BYTES  $spare_bytes
+#define IG_KV_PART_BYTES $kv_part_bytes /* K, or V, of one KV head in a block */
 //@ for _, r in ipairs(regions) do
 #define IG_MEM_${r.name}_OFF   ${r.pad}${r.off}
 #define IG_MEM_${r.name}_BYTES ${r.pad}${r.bytes}
@@ -169,8 +170,8 @@ _Static_assert(IG_SLOT_BYTES % 4096 == 0 && IG_PIECE_BYTES % 4096 == 0, "direct 
 _Static_assert(IG_N_SET >= 1 && IG_N_SET <= IG_N_LAYER, "a set is of whole layers");
 _Static_assert(IG_N_XSLOT >= IG_N_EXPERT_USED, "a token's experts fit");
 //@ end
-_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
-                                      IG_HEAD_DIM * 2 * $kv_bytes,
+_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 *
+                                      IG_KV_PART_BYTES,
                "KV blocks of every layer");
 _Static_assert(IG_MEM_THREAD_BYTES == IG_N_THREAD_MAX * IG_THREAD_BYTES, "scratch for each thread");
 _Static_assert(IG_THREAD_BYTES % 4096 == 0, "threads do not share a page");

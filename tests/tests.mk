@@ -36,6 +36,10 @@ ENGINES += latent-q8_0 latent-q4_0
 ENGINE_switch-f32  := tests/fixture/switch.lua
 ENGINE_switch-q8_0 := tests/fixture/switch.lua quant=q8_0
 ENGINES += switch-f32 switch-q8_0
+# A KV cache in int8 blocks.
+ENGINE_demo-kvq8   := tests/data/tiny-mixtral.gguf kv=q8_0
+ENGINE_switch-kvq8 := tests/fixture/switch.lua kv=q8_0
+ENGINES += demo-kvq8 switch-kvq8
 # Plans of a tiny model with odd sizes, one a format: pack's units run on each.
 ODD := f32 f16 bf16 q8_0 q4_0 q4_k q5_1 mxfp4
 $(foreach f,$(ODD),$(eval ENGINE_odd-$f := tests/fixture/odd.lua quant=$f))
@@ -51,7 +55,8 @@ ENGINE_tiny-q8_0 := $(SHARED)/models/tiny-mixtral quant=q8_0
 ENGINE_tiny-q4_0 := $(SHARED)/models/tiny-mixtral quant=q4_0
 ENGINE_tiny-q4_k := $(SHARED)/models/tiny-mixtral quant=q4_k quant.attn=q6_k quant.output=q5_k
 ENGINE_tiny-mxfp4 := $(SHARED)/models/tiny-mixtral quant=mxfp4 quant.attn=q3_k quant.output=iq4_xs
-ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
+ENGINE_tiny-kvq8 := $(SHARED)/models/tiny-mixtral quant=f32 kv=q8_0
+ENGINES += tiny-kvq8 tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
 endif
 
 # Experts behind two slots a layer, the fewest there can be; behind half; behind all; in the page cache.

@@ -69,17 +69,7 @@ static inline void unpack_q4_0_avx512(__m512i w[8], const uint8_t *p)
 #define ZERO         8
 #include "panel_q_avx512.inc.h"
 
-#define ELEM     float
-#define LOADV(p) VLOAD(p)
-#define LOAD1(x) (x)
-#define KV(f)    f##_f32_avx512
-#include "attn.inc.h"
-
-#define ELEM     uint16_t
-#define LOADV(p) VLOAD_F16(p)
-#define LOAD1(x) ig_fp16_to_f32(x)
-#define KV(f)    f##_f16_avx512
-#include "attn.inc.h"
+#include "attn_formats.inc.h"
 
 static void quantize_avx512(struct ig_xq *y, const float *x, int n)
 {
@@ -116,7 +106,8 @@ const struct ig_kernels ig_kernels_avx512 = {
         IG_QUANT_FORMATS(X)
 #undef X
     },
-    .attn = { [IG_F32] = attn_f32_avx512, [IG_F16] = attn_f16_avx512 },
+    .attn = { [IG_F32] = attn_f32_avx512, [IG_F16] = attn_f16_avx512,
+              [IG_Q8_0] = attn_q8_0_avx512 },
     .rmsnorm = rmsnorm_avx512,
     .quantize = quantize_avx512,
     .swiglu = swiglu_avx512,

@@ -1,6 +1,7 @@
 /* engine.c -- start-up: threads, arena, weights; then nothing allocates. */
 #include "state.h"
 #include "arena.h"
+#include "cpus.h"
 #include "machine.h"
 
 #include <inttypes.h>
@@ -12,6 +13,7 @@
 enum { READ_BYTES = 8 << 20 }; /* blocks are read in groups of about this size */
 
 static struct ig_engine engine;
+static struct ig_cpus cpus;
 
 void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
 {
@@ -22,24 +24,31 @@ void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
     va_end(ap);
 }
 
-/* The threads that OpenMP really gives; ig_team_wait would hang on fewer. */
+/* The threads that OpenMP really gives; ig_team_wait would hang on fewer.  A team that takes all
+ * cores is pinned, one thread a core; a smaller one is left to the system, so that two of them do
+ * not meet on the same cores. */
 static void start_team(struct ig_engine *e, int want)
 {
-    const int cpus = ig_machine_cpus();
-    int n = want > 0 ? want : cpus;
+    ig_cpus_find(&cpus, "", NULL);
+    int n = want > 0 ? want : cpus.n;
     if (n > IG_N_THREAD_MAX) n = IG_N_THREAD_MAX;
     omp_set_dynamic(0);
     int got = 1;
 #pragma omp parallel num_threads(n)
 #pragma omp single
     got = omp_get_num_threads();
+    if (got == cpus.n && got > 1) {
+#pragma omp parallel num_threads(n)
+        ig_cpus_pin(&cpus, omp_get_thread_num());
+    }
     if (got < n) ig_downgrade_add(e, "threads: asked for %d, OpenMP gave %d", n, got);
     if (want > IG_N_THREAD_MAX)
         ig_downgrade_add(e, "threads: asked for %d, the plan has room for %d", want, IG_N_THREAD_MAX);
-    if (want <= 0 && cpus < IG_N_THREAD_MAX)
-        ig_downgrade_add(e, "threads: planned for %d, the machine has %d usable CPU%s", IG_N_THREAD_MAX,
-                  cpus, cpus == 1 ? "" : "s");
-    if (n > cpus) ig_downgrade_add(e, "threads: %d on %d usable CPUs", n, cpus);
+    if (want <= 0 && cpus.n < IG_N_THREAD_MAX)
+        ig_downgrade_add(e, "threads: planned for %d, the machine has %d usable core%s",
+                         IG_N_THREAD_MAX, cpus.n, cpus.n == 1 ? "" : "s");
+    if (n > cpus.n)
+        ig_downgrade_add(e, "threads: %d on %d usable core%s", n, cpus.n, cpus.n == 1 ? "" : "s");
     e->team.n = got;
 }
 
@@ -160,7 +169,11 @@ static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct 
     for (int s = 0; s < IG_N_SEQ; s++)
         for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
             e->kv_table[s][i] = (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i;
-    return ig_tier_open(e, o, why);
+    /* The mover's thread and the system's inherit this one's CPUs: not its core. */
+    ig_cpus_unpin(&cpus);
+    err = ig_tier_open(e, o, why);
+    if (e->team.n == cpus.n && e->team.n > 1) ig_cpus_pin(&cpus, 0);
+    return err;
 }
 
 enum ig_err ig_engine_open(struct ig_engine **e, const struct ig_open *o, struct ig_why *why)
@@ -198,6 +211,7 @@ struct ig_candidate *ig_sample_work(struct ig_engine *e)
 {
     return IG_BUF(e, SAMPLE, struct ig_candidate);
 }
+const char *ig_cpus_used(char *buf, size_t cap) { return ig_cpus_text(&cpus, buf, cap); }
 int ig_threads(const struct ig_engine *e) { return e->team.n; }
 int ig_n_ctx(const struct ig_engine *e) { return e->n_ctx; }
 const struct ig_wfile *ig_weights(const struct ig_engine *e) { return &e->file; }

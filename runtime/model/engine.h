@@ -72,6 +72,7 @@ void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *wei
 void ig_peek_router(struct ig_engine *e, int layer, const float *x, void *scratch, float *logit);
 
 int ig_threads(const struct ig_engine *e);
+const char *ig_cpus_used(char *buf, size_t cap); /* the cores found, in words; returns `buf` */
 int ig_n_ctx(const struct ig_engine *e);
 const struct ig_wfile *ig_weights(const struct ig_engine *e);
 /* One line for each way in which this run is slower or less exact than planned. */

@@ -30,7 +30,6 @@ enum {
     IG_KV_STRIDE = (IG_KV_DIM + 15) / 16 * 16,
     IG_RL_STRIDE = (IG_N_EXPERT + 15) / 16 * 16,
     IG_LOGIT_STRIDE = (IG_N_VOCAB + 15) / 16 * 16,
-    IG_KV_ELEM = (int)IG_KV_FMT == (int)IG_F32 ? 4 : 2, /* bytes */
     IG_MAX_DOWNGRADE = 8
 };
 
@@ -172,12 +171,12 @@ static inline int ig_kv_self(int layer)
     return layer < IG_N_LAYER_ENC ? 0 : layer - IG_N_LAYER_ENC + (IG_N_LAYER_ENC > 0);
 }
 static inline int ig_kv_cross(int layer) { return IG_N_LAYER - IG_N_LAYER_ENC + ig_kv_self(layer); }
-/* K of a block, [head_dim][64]; its V, [64][head_dim], follows at once. */
+/* K of a block (kernels.h); its V follows at once, IG_KV_PART_BYTES further. */
 static inline unsigned char *ig_kv(struct ig_engine *e, int place, int seq, int blk, int head)
 {
     const size_t block = ((size_t)place * IG_N_KV_BLOCK + e->kv_table[seq][blk]) * IG_N_HEAD_KV;
     return e->mem + IG_MEM_KV_OFF +
-           (block + (size_t)head) * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
+           (block + (size_t)head) * 2 * IG_KV_PART_BYTES;
 }
 static inline int32_t *ig_topk_id(struct ig_engine *e, int row)
 {

@@ -104,7 +104,7 @@ function T.test_options()
   eq(problem("ctx=lots"), '--set: ctx: want an integer from 1 to 16777216, got "lots"')
   eq(problem("quant=q4_k", "quant.attn=mxfp4"), "")
   lu.assertStrContains(problem("quant=iq2_xs"), '--set: quant: want f32 or f16 or bf16 or q8_0 or q4_0 or q4_k or ')
-  eq(problem("kv=q8_0"), '--set: kv: want f32 or f16, got "q8_0"')
+  eq(problem("kv=q4_0"), '--set: kv: want f32 or f16 or q8_0, got "q4_0"')
   eq(problem("id=../up"), "--set: id: want a name of letters, digits, '.', '_' and '-', got \"../up\"")
   for _, id in ipairs { "active.mk", "common", "tools", "tests", "test", "probe", "common-assert", "tests-address" } do
     eq(problem("id=" .. id), ('--set: id: want a name that the build does not use itself, got "%s"'):format(id))
@@ -123,6 +123,7 @@ function T.test_sizes_that_contradict()
   eq(refused("tiny-mixtral", "box-8gb", { "ctx=64", "batch=65" }), "--set: batch: want at most ctx (64), got 65")
   eq(refused("tiny-mixtral", "box-8gb", { "batch=8", "logit_rows=9" }),
     "--set: logit_rows: want at most batch (8), got 9")
+  eq(refused("mixtral", "4090", { "kv=q8_0" }), "--set: kv: want f16 or f32 on a machine with a GPU, got q8_0")
 end
 
 function T.test_ram_refusal_has_numbers()

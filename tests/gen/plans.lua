@@ -208,6 +208,11 @@ function T.test_sizes_default()
   eq(lib.plan("mixtral", "avx2-desktop").size.ctx, 4096)
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32" }).size.kv, "f32")
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32", "kv=f16" }).size.kv, "f16")
+  -- 34 bytes for 32 values, of K and of V
+  local q8, f16 = lib.plan("mixtral", "avx512-server", { "quant=q4_0", "kv=q8_0" }),
+    lib.plan("mixtral", "avx512-server", { "quant=q4_0" })
+  eq(q8.mem.kv_bytes * 64, f16.mem.kv_bytes * 34)
+  eq(q8.mem.kv_part_bytes, 64 * 128 // 32 * 34)
   local p2 = lib.plan("tiny-mixtral", "avx2-desktop", { "ctx=100" })
   eq({ p2.size.ctx, p2.size.batch, p2.size.logit_rows }, { 100, 100, 32 })
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "batch=5" }).size.logit_rows, 5)

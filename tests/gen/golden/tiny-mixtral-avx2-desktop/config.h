@@ -103,6 +103,7 @@ enum {
 #define IG_MEM_BYTES    UINT64_C(68915200)
 #define IG_THREAD_BYTES UINT64_C(106496)
 #define IG_SPARE_BYTES  UINT64_C(32768)
+#define IG_KV_PART_BYTES UINT64_C(4096) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)
 #define IG_MEM_DATA_BYTES     UINT64_C(61669376)
 #define IG_MEM_KV_OFF         UINT64_C(61669376)
@@ -175,8 +176,8 @@ _Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES <= IG_DATA_BYT
 _Static_assert(IG_DATA_BYTES % 4096 == 0, "whole pages");
 _Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG_RESIDENT_BYTES),
                "what the arena holds of the weights");
-_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
-                                      IG_HEAD_DIM * 2 * 2,
+_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 *
+                                      IG_KV_PART_BYTES,
                "KV blocks of every layer");
 _Static_assert(IG_MEM_THREAD_BYTES == IG_N_THREAD_MAX * IG_THREAD_BYTES, "scratch for each thread");
 _Static_assert(IG_THREAD_BYTES % 4096 == 0, "threads do not share a page");
