@@ -45,7 +45,7 @@ KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
 PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build check generate help setup demo test matrix golden format install clean replay render bench-kernels bench-attn
+.PHONY: all build check generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
 .DEFAULT_GOAL := all
 
 # Options that stand alone would be ignored in silence.
@@ -102,7 +102,11 @@ $(TOOLS)/bench-attn: bench/attn.c $(COMMON)/libkernels.a
 $(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+$(TOOLS)/ids: tests/tokenizer/ids.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 replay: $(TOOLS)/replay
+ids: $(TOOLS)/ids
 render: $(TOOLS)/render
 bench-kernels: $(TOOLS)/bench-kernels
 	$<
@@ -146,7 +150,7 @@ install: build
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/$(BINARY)
 
 format:
-	clang-format -i $(wildcard runtime/*/*.[ch] kernels/*.h kernels/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.[ch] tests/templates/*.c tools/*.c tools/*/*.[ch] bench/*.c)
+	clang-format -i $(wildcard runtime/*/*.[ch] kernels/*.h kernels/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.[ch] tests/templates/*.c tests/tokenizer/*.c tools/*.c tools/*/*.[ch] bench/*.c)
 
 clean:
 	rm -rf out
