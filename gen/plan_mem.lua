@@ -151,6 +151,7 @@ local function buffers(m, formats, layout, size)
     { "SLOTS",  held * tier.slot_bytes },
     { "XCACHE", tier.table_bytes or 0 },
     { "YD",     when(waves, slots(m, size) * up16(m.n_embd) * F32) },
+    { "YR",     when(tier.kind == "disk", (m.n_expert_used + (M.aside(m) > 0 and 1 or 0)) * up16(m.n_embd) * F32) },
     { "RLP",    when(predicts, 2 * up16(m.n_expert) * F32) },
     { "PREDICT", when(predicts, tier.predict_bytes) },
     { "LN",     size.logit_rows * m.n_embd * F32 },

@@ -109,7 +109,7 @@ end
 
 -- Experts on disk: the arena with the fewest slots that make sense, then slots in what is left.
 local function fit_disk(m, hw, formats, layout, opts, size, trace)
-  size.tier = plan_tier.with_slots(m, layout, opts, plan_tier.least(m, layout))
+  size.tier = plan_tier.with_slots(m, hw, layout, opts, plan_tier.least(m, layout))
   size.tier.waves = size.batch > 1
   local mem, first = fit(m, hw, formats, layout, opts, size)
   if not mem then

@@ -136,7 +136,7 @@ void ig_membench_close(struct ig_membench *b)
 
 double ig_machine_read(int fd, uint64_t from, uint64_t bytes)
 {
-    enum { READERS = 4, READS = 16, PIECE = 4 << 20 };
+    enum { READERS = 4, READS = 16, PIECE = 4 << 20, HUGE_PAGE = 2 << 20 };
     char self[64];
     int bad = 0;
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
@@ -148,7 +148,8 @@ double ig_machine_read(int fd, uint64_t from, uint64_t bytes)
     const double t0 = ig_seconds();
 #pragma omp parallel for num_threads(READERS) schedule(static, 1) reduction(+ : bad)
     for (int r = 0; r < READERS; r++) {
-        void *to = aligned_alloc(4096, PIECE);
+        void *to = aligned_alloc(HUGE_PAGE, PIECE);
+        if (to) madvise(to, PIECE, MADV_HUGEPAGE); /* as the slots: fewer requests a read */
         uint64_t x = (uint64_t)r + (uint64_t)(t0 * 1e6);
         for (int i = 0; to && i < READS; i++) {
             x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

@@ -131,6 +131,7 @@ static void order(struct ig_engine *e, int layer, const int32_t *chosen, int n)
         slot[n_other] = s < 0 ? s : demand_early(t, s);
         other[n_other++] = chosen[i];
     }
+    t->n_there = t->n;
     count->hit += (uint64_t)t->n;
     for (int i = 0; i < n_other; i++)
         if (slot[i] >= 0) add(e, other[i], slot[i]), count->late++;

@@ -69,6 +69,7 @@ struct ig_tier {
     int layer, phase;
     int wave_lo, wave_hi;          /* of e->active */
     int n;                         /* experts in e->active */
+    int n_there;                   /* e->active[0, n_there) need no copy */
     int claimed;                   /* e->active[0, claimed) have slots and are pinned */
     uint8_t spare[IG_N_SPARE + 1]; /* in use */
     int poison;                    /* slots are NaN until they are filled (tests) */

@@ -146,6 +146,8 @@ enum {
 #define IG_MEM_XCACHE_BYTES   UINT64_C(0)
 #define IG_MEM_YD_OFF         UINT64_C(0)
 #define IG_MEM_YD_BYTES       UINT64_C(0)
+#define IG_MEM_YR_OFF         UINT64_C(0)
+#define IG_MEM_YR_BYTES       UINT64_C(0)
 #define IG_MEM_RLP_OFF        UINT64_C(0)
 #define IG_MEM_RLP_BYTES      UINT64_C(0)
 #define IG_MEM_PREDICT_OFF    UINT64_C(0)
