@@ -156,8 +156,7 @@ local function neighbours(used)
     rows[i] = {
       stop = ("IG_MEM_%s_OFF + IG_MEM_%s_BYTES"):format(r.name, r.name),
       next_off = after and ("IG_MEM_%s_OFF"):format(after.name) or "IG_MEM_BYTES",
-      text = c.str(("%s, then %s"):format(r.name, after and after.name or "the end")),
-    }
+      text = c.str(("%s, then %s"):format(r.name, after and after.name or "the end")) }
   end
   return rows
 end
@@ -169,12 +168,15 @@ local function text_lines(text)
 end
 
 local function gpu_view(plan)
-  local cache = plan.cache
+  local cache, device, gpu = plan.cache, plan.device, plan.hw.gpu
   if not cache then return nil end
   return {
+    resident = device ~= nil, device = device, vram_bw = c.u64(gpu.vram_bw),
+    defines = device and "-D" .. table.concat(device.defines, " -D"), sm = gpu.arch,
     sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes), bytes = c.u64(cache.bytes),
-    vram_bytes = c.u64(cache.vram_bytes), usable = c.u64(plan.hw.gpu.vram - plan.hw.gpu.vram_reserve),
-    arch = c.str(plan.hw.gpu.arch), regions = regions(cache.regions), stride_rows = c.rows(plan.strides),
+    vram_bytes = c.u64(device and device.bytes or cache.vram_bytes),
+    usable = c.u64(gpu.vram - gpu.vram_reserve), arch = c.str(gpu.arch),
+    regions = regions(device and device.regions or cache.regions), stride_rows = c.rows(plan.strides),
   }
 end
 
@@ -209,17 +211,15 @@ function M.view(plan, plan_hash)
     layout_hash = c.hex64(layout.hash), layout_text = c.str(layout.text),
     model_id = c.str(plan.model_id), hw_id = c.str(plan.hw_id), plan_hash_str = c.str(plan_hash),
     kernels = plan.kernels,
-    regions = regions(mem.regions), used = regions(used), n_region = #used,
-    neighbours = neighbours(used),
+    regions = regions(mem.regions), used = regions(used), n_region = #used, neighbours = neighbours(used),
     layers = layer_rows(plan), sources = source_rows(plan), facts = facts, n_fact = #facts,
     gguf_arch = c.str((families.by_name[m.family].gguf or { arch = "" }).arch),
     token_embd = mat(layout.token_embd), output = mat(layout.output),
     output_norm = c.u64(layout.output_norm), output_norm_bias = c.u64(layout.output_norm_bias or 0),
     enc_norm = c.u64(layout.enc_norm or 0),
-    plan_text = text_lines(explain.text(plan, plan_hash)),
-    disk_bw = c.u64(math.floor(plan.hw.disk_bw)), tier = tier_view(plan),
-    gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,
-    id = plan.id, binary = plan.model_id,
+    plan_text = text_lines(explain.text(plan, plan_hash)), tier = tier_view(plan),
+    disk_bw = c.u64(math.floor(plan.hw.disk_bw)), binary = plan.model_id,
+    gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0, on_device = plan.device and 1 or 0, id = plan.id,
   }
 end
 

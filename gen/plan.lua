@@ -4,6 +4,7 @@
 
 local formats_of = require "gen.formats"
 local plan_cache = require "gen.plan_cache"
+local plan_device = require "gen.plan_device"
 local plan_kernels = require "gen.plan_kernels"
 local plan_layout = require "gen.plan_layout"
 local plan_prefetch = require "gen.plan_prefetch"
@@ -39,13 +40,14 @@ function M.plan(input)
     plan.cache, why = plan_cache.plan(m, hw, plan.layout, plan.mem)
     reasons[#reasons + 1] = why
     plan.strides = plan.cache and plan_prefetch.plan(m, hw, plan.layout)
+    plan.device = plan_device.plan(m, hw, formats, plan.size, plan.mem, plan.layout, reasons)
   end
   if #reasons > 0 then
     for i, why in ipairs(reasons) do problems[i] = why:find("^%-%-set") and why or pair .. why end
     return nil, problems
   end
   local tier = plan.size.tier
-  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.cache and plan.cache.seconds,
+  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.device ~= nil, plan.cache and plan.cache.seconds,
     tier.kind == "disk" and tier.pace)
   return plan, problems
 end

@@ -67,7 +67,13 @@ enum {
     IG_COPY_WAY      = ${tier.io},
     IG_PREDICT       = ${tier.predict}, /* 1: a later layer's router on this layer's rows */
 //@ end
-//@ if gpu then
+//@ if gpu and gpu.resident then
+
+    /* -- kernels of the device (gen/plan_device.lua) */
+    IG_DEVICE_ROWS   = ${gpu.device.rows},
+    IG_ATTN_HEADS    = ${gpu.device.attn_heads},
+    IG_ATTN_SLICE    = ${gpu.device.attn_slice},
+//@ elseif gpu then
 
     /* -- expert cache in VRAM: one set a cached layer (gen/plan_cache.lua) */
     IG_XC_SETS       = ${gpu.sets},
@@ -106,6 +112,7 @@ enum {
     $layout_text
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
+#define IG_DEVICE        $on_device /* 1: everything fits a device's memory and runs there */
 #define IG_NEED_CPU      ${kernels.need_cpu}u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     $mem_bw
 #define IG_PREDICTED_TPS $tps
@@ -131,10 +138,13 @@ enum {
 //@ end
 //@ if gpu then
 
-/* The GPU and its memory (gen/plan_cache.lua). */
-#define IG_GPU_ARCH       ${gpu.arch}
+/* The device and its memory (gen/plan_device.lua, gen/plan_cache.lua). */
+#define IG_DEVICE_ARCH    ${gpu.arch}
+#define IG_VRAM_BW        ${gpu.vram_bw}
+//@   if not gpu.resident then
 #define IG_XC_SLOT_BYTES  ${gpu.slot_bytes}
 #define IG_XC_BYTES       ${gpu.bytes}
+//@   end
 #define IG_VRAM_BYTES     ${gpu.vram_bytes}
 #define IG_VRAM_USABLE    ${gpu.usable}
 //@ for _, r in ipairs(gpu.regions) do
@@ -172,7 +182,11 @@ _Static_assert(IG_THREAD_BYTES % 4096 == 0, "threads do not share a page");
 _Static_assert(sizeof IG_MODEL_ID <= 64, "the weights file's header holds the model id");
 _Static_assert(sizeof IG_LAYOUT_TEXT <= 256, "and the layout's text");
 _Static_assert(sizeof IG_PLAN_HASH == 17, "16 hex digits");
-//@ if gpu then
+//@ if gpu and gpu.resident then
+_Static_assert(IG_VRAM_BYTES <= IG_VRAM_USABLE, "the plan fits VRAM");
+_Static_assert(IG_HEAD_DIM % IG_ATTN_SLICE == 0, "slices of a head");
+_Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_ATTN_HEADS == 0, "heads of a block share K and V");
+//@ elseif gpu then
 _Static_assert(IG_XC_SETS >= 1 && IG_XC_SETS <= IG_N_LAYER, "a set is a layer's");
 _Static_assert(IG_XC_WAYS >= IG_N_EXPERT_USED && IG_XC_WAYS <= IG_N_EXPERT,
                "one token's experts fit in a set");

@@ -29,4 +29,11 @@ done
 report "per-token files call nothing that allocates" "$found"
 report "kernels call nothing that allocates" \
     "$(nm -u out/common/libkernels.a | awk '$2 ~ /^(malloc|calloc|realloc|free|mmap|qsort|printf|fprintf)$/ { print $2 }')"
+# The device's program, where one was built: all but libc, libm and the loader is inside.
+for bin in out/test/gpu-*/; do
+    bin=$bin$(sed -n 's/^BINARY *:= *//p' "$bin/build.mk" 2>/dev/null)
+    [ -f "$bin" ] || continue
+    report "$bin needs libc, libm and the loader only" \
+        "$(readelf -d "$bin" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE '^(libc\.so\.6|libm\.so\.6|ld-linux-x86-64\.so\.2)$')"
+done
 echo "1..$n"

@@ -59,6 +59,11 @@ ENGINE_tier-gpt-oss      := tests/golden/gpt-oss kv=f32 experts_ram=70
 ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predictor=next_router
 ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
 
+# Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
+GPU_HW      ?= hw/h200.lua
+GPU_ENGINES := mixtral mixtral-swa mixtral-bf16 demo $(ODD:%=odd-%) odd-long
+ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
+
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc
 PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c)))
@@ -87,6 +92,21 @@ engine-%:
 	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(TEST_HW) --out out/test --set id=t-$* \
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
 	@$(PARALLEL) ID=test/t-$* build >/dev/null
+gpu-engine-%:
+	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(GPU_HW) --out out/test --set id=gpu-$* \
+	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null 2>&1
+	@$(PARALLEL) ID=test/gpu-$* build >/dev/null
+
+# On a machine with the GPU of GPU_HW; with EMULATE=1 on any.
+.PHONY: test-gpu gpu-engine-%
+test-gpu: $(GPU_ENGINES:%=gpu-engine-%)
+	@FLAVOR=$(FLAVOR) tests/gpu.sh $(GPU_ENGINES)
+# The part of it that `make test` runs: small, emulated, and a real build where NVRTC is.
+EMULATED := odd-q4_0 odd-bf16
+.PHONY: emulated
+emulated:
+	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
+	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0; fi
 
 SUB := $(MAKE) --no-print-directory
 test: setup
@@ -99,6 +119,7 @@ test: setup
 	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
 	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
 	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
+	@$(SUB) emulated
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
 	@$(SUB) test-list
 	@tests/run.sh out/tests/list
@@ -114,6 +135,7 @@ test-list:
 	   for f in $(ODD); do echo "out/test/t-odd-$$f/pack_test-address-undefined"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \
+	   echo "env FLAVOR=-emulated GREEDY=4 BATCHES=7 tests/gpu.sh $(EMULATED)"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
 	 } >out/tests/list
 

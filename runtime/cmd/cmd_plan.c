@@ -89,9 +89,13 @@ static enum ig_err run_json(const struct ig_opts *o, json_t **j, struct ig_why *
     json_t *list = json_array();
     for (int i = 0; i < ig_n_downgrade(s.e); i++)
         json_array_append_new(list, json_string(ig_downgrade(s.e, i)));
-    *j = json_pack("{s:o, s:i, s:i, s:s, s:I}", "downgrades", list, "threads", ig_threads(s.e), "ctx",
-                   ig_n_ctx(s.e), "experts", ig_expert_where(s.e), "peak_bytes",
-                   (json_int_t)ig_machine_peak());
+    uint64_t used, planned;
+    const char *device = ig_device(s.e);
+    ig_peak(s.e, &used, &planned);
+    *j = json_pack("{s:s, s:o, s:i, s:i, s:s, s:I, s:I}", "on", device ? device : "CPU", "downgrades",
+                   list, "threads", ig_threads(s.e), "ctx", ig_n_ctx(s.e), "experts",
+                   ig_expert_where(s.e), "peak_bytes", (json_int_t)used, "planned_bytes",
+                   (json_int_t)planned);
     ig_session_close(&s);
     return IG_OK;
 }

@@ -64,6 +64,12 @@ void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap); /* NULL: none */
 void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight,
                     const int32_t *predicted);
 
+/* The device that the forward pass runs on, in words; NULL: the CPU. */
+const char *ig_device(const struct ig_engine *e);
+/* Bytes a second at which the plan expects weights to be read there. */
+uint64_t ig_read_bw(const struct ig_engine *e);
+/* Memory taken there so far (the whole process's), and what the plan says. */
+void ig_peak(const struct ig_engine *e, uint64_t *used, uint64_t *planned);
 int ig_threads(const struct ig_engine *e);
 int ig_n_ctx(const struct ig_engine *e);
 const struct ig_wfile *ig_weights(const struct ig_engine *e);

@@ -57,7 +57,8 @@ _Static_assert((uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof
                "a thread's scratch holds struct ig_worker's arrays");
 
 struct ig_engine {
-    unsigned char *mem; /* the arena, IG_MEM_BYTES */
+    unsigned char *mem;       /* the arena, IG_MEM_BYTES; NULL while a device does the work */
+    struct ig_device *device; /* NULL: the CPU */
     struct ig_team team;
     struct ig_wfile file;
     int n_ctx;
@@ -187,6 +188,9 @@ static inline float *ig_topk_w(struct ig_engine *e, int row)
 {
     return IG_BUF(e, TOPK, float) + ((size_t)IG_N_ROW + (size_t)row) * IG_N_EXPERT_USED;
 }
+
+/* The weights file into the arena or the device's memory. */
+enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
 
 /* The phases, one file each.  All threads call them; each ends before its last barrier. */
 void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, const void *const *x,

@@ -300,7 +300,7 @@ function T.test_rate()
   eq({ r.tps, r.bound }, { 20.0, "memory" })
   r = plan_rate.plan(2000000000, { cpu_bw = 20e9, mem_bw = 40e9 })
   eq({ r.tps, r.bound }, { 10.0, "cores" })
-  eq(plan_rate.plan(1, { cpu_bw = 1, mem_bw = 1 }, 0.25).tps, 4.0)
+  eq(plan_rate.plan(1, { cpu_bw = 1, mem_bw = 1 }, false, 0.25).tps, 4.0)
 end
 
 function T.test_cache_paper_geometry()
@@ -341,6 +341,27 @@ end
 function T.test_cache_holds_everything_when_it_can()
   local p = lib.plan("tiny-mixtral", "4090")
   eq({ p.cache.sets, p.cache.ways, p.cache.hit_rate }, { 7, 16, 1.0 })
+end
+
+function T.test_device_holds_everything_or_nothing()
+  local p = lib.plan("tiny-mixtral", "4090")
+  local d = p.device
+  lu.assertNil(lib.plan("mixtral", "4090").device)
+  -- f16 KV: a slice is 32 dimensions where shared memory is small, 64 on a chip for servers.
+  eq({ d.attn_slice, lib.plan("qwen3-30b-a3b-48l", "h200").device.attn_slice }, { 32, 64 })
+  local at = 0
+  for _, r in ipairs(d.regions) do
+    if r.bytes > 0 then eq(r.off, at) end
+    at = at + (r.bytes + 4095) // 4096 * 4096
+  end
+  eq(d.bytes, at)
+  lu.assertStrContains(table.concat(d.defines, " "), "N_EMBD=256 N_HEAD=8 N_HEAD_KV=2 HEAD_DIM=32")
+  eq(p.rate.bound, "VRAM")
+end
+
+function T.test_device_says_what_it_cannot()
+  local _, problems = lib.plan("tiny-mixtral", "4090", { "quant=q4_k" })
+  lu.assertStrContains(problems[1], "weights: want f32, f16, bf16, q8_0 or q4_0, got q4_k for token_embd")
 end
 
 function T.test_prefetch_stride()

@@ -93,6 +93,7 @@ enum {
     "mixtral, 32 layers of 8 experts (2 used), 32 heads over 8 of 128, rope 1000000, 4096 wide, expert width 14336, vocabulary 32000, facts 27e2494e; expert bf16, attn bf16, embed bf16, output bf16, router bf16; 93408215040 bytes"
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
+#define IG_DEVICE        0 /* 1: everything fits a device's memory and runs there */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     UINT64_C(60000000000)
 #define IG_PREDICTED_TPS 3.307f
@@ -162,8 +163,9 @@ enum {
 #define IG_MEM_THREAD_OFF     UINT64_C(94000586752)
 #define IG_MEM_THREAD_BYTES   UINT64_C(1769472)
 
-/* The GPU and its memory (gen/plan_cache.lua). */
-#define IG_GPU_ARCH       "sm_89"
+/* The device and its memory (gen/plan_device.lua, gen/plan_cache.lua). */
+#define IG_DEVICE_ARCH    "sm_89"
+#define IG_VRAM_BW        UINT64_C(900000000000)
 #define IG_XC_SLOT_BYTES  UINT64_C(352321536)
 #define IG_XC_BYTES       UINT64_C(19730006016)
 #define IG_VRAM_BYTES     UINT64_C(23538049024)

@@ -1,0 +1,137 @@
+-- gen/plan_device.lua -- a device that holds everything: its memory and its kernels' sizes.
+--
+-- The map is one allocation: the weights as they lie in the file, KV, and the
+-- buffers of a batch.  No plan comes out when that is more than the VRAM has; the
+-- experts then need a cache (gen/plan_cache.lua).
+
+local c = require "gen.c"
+local device_kinds = require "gen.device_kinds"
+local num = require "gen.num"
+local plan_mem = require "gen.plan_mem"
+local plan_rope = require "gen.plan_rope"
+local quant = require "gen.quant"
+
+local M = {}
+
+M.ROWS = 8            -- activation rows that a block of a batch takes at once
+M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
+-- V of one span and slice lies in shared memory: 1024 positions of so many bytes.  Wide slices
+-- read K less often, but take 128 KiB, which chips for servers have.
+M.SLICE_BYTES = 64
+M.SLICE_BYTES_SERVER = 128
+M.SERVER = { sm_80 = true, sm_90 = true, sm_100 = true, sm_103 = true }
+-- Query heads of a block.  Measured on an H200: 1 beats 2 by 5 % of a token's time and 4 by 13 %.
+M.ATTN_HEADS = 1
+M.EMBD_MOST = 8192    -- a normed row, as floats and as int8 blocks, in 48 KiB of shared memory
+
+local F32 = 4
+local KV_BYTES = { f32 = 4, f16 = 2 }
+
+-- The largest power of two that divides a head and keeps a slice small.
+local function slice(m, hw, kv)
+  local bytes = M.SERVER[hw.gpu.arch] and M.SLICE_BYTES_SERVER or M.SLICE_BYTES
+  local n = 1
+  while n < bytes // KV_BYTES[kv] and m.head_dim % (2 * n) == 0 do n = 2 * n end
+  return n
+end
+
+local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
+                           "H", "HQ", "LN", "LNQ" }
+
+local function buffers(m, size, mem, layout, device)
+  local bytes = {}
+  for _, r in ipairs(mem.regions) do bytes[r.name] = r.bytes end
+  bytes.DATA = layout.data_bytes -- whatever part of it RAM has
+  local rows, picked = size.batch, size.batch * m.n_expert_used
+  local slices = m.head_dim // device.attn_slice
+  local list = {}
+  for i, name in ipairs(SHARED_WITH_HOST) do list[i] = { name, bytes[name] } end
+  local own = {
+    { "BATCH",   (3 * rows + size.logit_rows) * 4 },
+    { "PART",    rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
+    { "ARRIVED", rows * (m.n_head // device.attn_heads) * slices * 4 },
+    { "ROUTE",   (1 + 3 * (picked // M.ROWS + m.n_expert + 1) + picked) * 4 },
+    { "Y",       picked * m.n_embd * F32 },
+  }
+  return table.move(own, 1, #own, #list + 1, list)
+end
+
+local function regions(list)
+  local at, placed = 0, {}
+  for i, buffer in ipairs(list) do
+    local name, bytes = buffer[1], buffer[2]
+    placed[i] = { name = name, off = bytes > 0 and at or 0, bytes = bytes }
+    at = at + num.align_up(bytes, plan_mem.ALIGN)
+  end
+  return placed, at
+end
+
+-- Every format that a list of roles has, as bits of enum ig_fmt.
+local function format_set(formats, roles)
+  local set = 0
+  for _, role in ipairs(roles) do
+    if formats[role] then set = set | 1 << quant.by_name[formats[role]].id end
+    for _, layer in ipairs(formats.layers) do
+      if layer[role] then set = set | 1 << quant.by_name[layer[role]].id end
+    end
+  end
+  return set
+end
+
+-- What kernels/cuda/shape.h wants to know, as NAME=VALUE.
+local function defines(m, formats, size, mem, device)
+  local list = {
+    { "N_EMBD", m.n_embd }, { "N_HEAD", m.n_head }, { "N_HEAD_KV", m.n_head_kv },
+    { "HEAD_DIM", m.head_dim }, { "N_FF", m.n_ff }, { "N_EXPERT", m.n_expert },
+    { "N_EXPERT_USED", m.n_expert_used }, { "N_VOCAB", m.n_vocab }, { "N_ROW", size.batch },
+    { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
+    { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
+    { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
+    { "FMT_EMBD", format_set(formats, { "token_embd" }) },
+    { "FMT_QKV", format_set(formats, { "q", "k", "v" }) },
+    { "FMT_O", format_set(formats, { "o" }) },
+    { "FMT_ROUTER", format_set(formats, { "router" }) },
+    { "FMT_GATE_UP", format_set(formats, { "gate", "up" }) },
+    { "FMT_DOWN", format_set(formats, { "down" }) },
+    { "FMT_OUTPUT", format_set(formats, { "output" }) },
+  }
+  local defs = {}
+  for i, d in ipairs(list) do defs[i] = ("%s=%d"):format(d[1], d[2]) end
+  defs[#defs + 1] = "NORM_EPS=" .. c.f32(m.norm_eps)
+  defs[#defs + 1] = "ATTN_SCALE=" .. c.f32(plan_rope.attn_scale(m))
+  return defs
+end
+
+-- What the kernels cannot do, as reasons.
+local function refusals(m, hw, formats)
+  local reasons = { device_kinds.refusal(m, formats) }
+  if tonumber(hw.gpu.arch:match("%d+")) < M.LEAST_ARCH then
+    reasons[#reasons + 1] = ("gpu: want an architecture of sm_%d or newer, got %s"):format(M.LEAST_ARCH, hw.gpu.arch)
+  end
+  if m.n_embd > M.EMBD_MOST or m.n_embd % 4 ~= 0 then
+    reasons[#reasons + 1] = ("gpu: want a width of at most %d that 4 divides, got %d"):format(M.EMBD_MOST, m.n_embd)
+  end
+  return reasons
+end
+
+--- @param m       table  a checked model
+--- @param hw      table  a checked profile with a GPU
+--- @param formats table  of gen/formats.lua
+--- @param size    table  of gen/plan_size.lua
+--- @param mem     table  of gen/plan_mem.lua
+--- @param layout  table  of gen/plan_layout.lua
+--- @param reasons table  why the kernels cannot run what would fit, added to
+--- @return table? device   (nil without a reason: the experts do not fit)
+function M.plan(m, hw, formats, size, mem, layout, reasons)
+  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS }
+  device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
+  device.usable = hw.gpu.vram - hw.gpu.vram_reserve
+  if device.bytes > device.usable then return nil end
+  local why = refusals(m, hw, formats)
+  table.move(why, 1, #why, #reasons + 1, reasons)
+  if #why > 0 then return nil end
+  device.defines = defines(m, formats, size, mem, device)
+  return device
+end
+
+return M

@@ -1,0 +1,5 @@
+/* step.cu -- all kernels of a step in one program; compiled for ROWS 1 and for a batch. */
+#include "rows.cu"
+#include "linear.cu"
+#include "attn.cu"
+#include "moe.cu"

@@ -1,0 +1,327 @@
+/* device_step.c -- the life of a batch on a device: which kernels run, in which order, on what.
+ *
+ * One row is a graph of six kernels a layer with no host synchronisation; more
+ * rows, and runs that somebody looks into, are launched one kernel after the
+ * other.  The kernels are in kernels/cuda/; docs/ARCHITECTURE.md has the list.
+ */
+#include "device_step.h"
+#include "device.h"
+#include "cuda/args.h"
+
+#include <string.h>
+
+enum {
+    EMBD_PANELS = (IG_N_EMBD + 15) / 16,
+    HEAD_SLICES = IG_HEAD_DIM / IG_ATTN_SLICE,
+    ATTN_THREADS = IG_SPAN_BLOCKS * 32,
+    ATTN_SHARED = IG_SPAN_BLOCKS * IG_KV_BLOCK * IG_ATTN_SLICE * IG_KV_ELEM,
+    DOWN_THREADS = IG_PANEL_THREADS * IG_DOWN_RANKS(IG_N_EXPERT_USED),
+    MOST_ITEM = IG_N_ROW * IG_N_EXPERT_USED / IG_DEVICE_ROWS + IG_N_EXPERT
+};
+
+/* name, threads, shared memory beyond its own: of one row, then of a batch. */
+#define STEP_KERNELS(X) \
+    X(embed, IG_ROW_THREADS, 0) \
+    X(qkv, IG_PANEL_THREADS, 0) \
+    X(attn, ATTN_THREADS, ATTN_SHARED) \
+    X(attn_out, IG_PANEL_THREADS, 0) \
+    X(router, IG_PANEL_THREADS, 0) \
+    X(gate_up, IG_GATE_UP_THREADS, 0) \
+    X(down, DOWN_THREADS, 0) \
+    X(norm, IG_ROW_THREADS, 0) \
+    X(output, IG_PANEL_THREADS, 0)
+#define BATCH_KERNELS(X) \
+    X(embed, IG_ROW_THREADS, 0) \
+    X(norm, IG_ROW_THREADS, 0) \
+    X(qkv, IG_PANEL_THREADS, 0) \
+    X(store_kv, IG_PANEL_THREADS, 0) \
+    X(attn, ATTN_THREADS, ATTN_SHARED) \
+    X(quantize, IG_ROW_THREADS, 0) \
+    X(attn_out, IG_PANEL_THREADS, 0) \
+    X(router, IG_PANEL_THREADS, 0) \
+    X(topk, IG_TOPK_THREADS, 0) \
+    X(group, IG_GROUP_THREADS, 0) \
+    X(gate_up, IG_GATE_UP_THREADS, 0) \
+    X(down, IG_PANEL_THREADS, 0) \
+    X(combine, IG_ROW_THREADS, 0) \
+    X(output, IG_PANEL_THREADS, 0)
+
+#define X(name, threads, shared) STEP_##name,
+enum { STEP_KERNELS(X) N_STEP };
+#undef X
+#define X(name, threads, shared) BATCH_##name,
+enum { BATCH_KERNELS(X) N_BATCH };
+#undef X
+
+struct named_kernel {
+    const char *name;
+    struct ig_kernel k;
+};
+#define X(id, t, s) { "ig_" #id, { .threads = (t), .shared = (s) } },
+static struct named_kernel of_step[N_STEP] = { STEP_KERNELS(X) };
+static struct named_kernel of_batch[N_BATCH] = { BATCH_KERNELS(X) };
+#undef X
+
+/* What the host and the device share, in pinned memory: the batch, the logits, and
+ * what a tap is shown. */
+struct shared {
+    int32_t token[IG_N_ROW], pos[IG_N_ROW], seq[IG_N_ROW], want[IG_N_LOGIT_ROW];
+    int32_t expert[IG_N_ROW * IG_N_EXPERT_USED];
+    float weight[IG_N_ROW * IG_N_EXPERT_USED];
+    float hidden[IG_N_ROW * IG_N_EMBD];
+    float logits[IG_N_LOGIT_ROW * IG_LOGIT_STRIDE];
+    struct ig_candidate sample[IG_N_VOCAB]; /* the host's alone */
+};
+
+static struct shared *shared;
+static struct ig_args args;
+
+static struct ig_dmat matrix(const unsigned char *data, const struct ig_mat *m)
+{
+    return (struct ig_dmat){ data + m->off, m->stride, m->fmt };
+}
+
+static struct ig_rows rows_at(int32_t *p)
+{
+    return (struct ig_rows){ p, p + IG_N_ROW, p + 2 * IG_N_ROW, p + 3 * IG_N_ROW };
+}
+
+/* Everything that is the same in all layers and batches. */
+static void fill_args(unsigned char *mem, struct shared *seen)
+{
+#define AT(NAME, type) ((type *)(void *)(mem + IG_VRAM_##NAME##_OFF))
+    const unsigned char *data = mem + IG_VRAM_DATA_OFF;
+    int32_t *const expert = AT(TOPK, int32_t);
+    args = (struct ig_args){
+        .host = { seen->token, seen->pos, seen->seq, seen->want },
+        .row = rows_at(AT(BATCH, int32_t)),
+        .x = AT(X, float), .xn = AT(XN, float), .q = AT(Q, float), .k = AT(K, float),
+        .v = AT(V, float), .ao = AT(AO, float), .rl = AT(RL, float), .h = AT(H, float),
+        .ln = AT(LN, float), .logits = seen->logits, .part = AT(PART, float),
+        .y = AT(Y, float), .xq = AT(XQ, struct ig_xq), .aoq = AT(AOQ, struct ig_xq),
+        .hq = AT(HQ, struct ig_xq), .lnq = AT(LNQ, struct ig_xq), .rope = AT(ROPE, float),
+        .expert = expert, .weight = (float *)(void *)(expert + IG_N_ROW * IG_N_EXPERT_USED),
+        .route = AT(ROUTE, int32_t), .arrived = AT(ARRIVED, uint32_t),
+        .embd = matrix(data, &ig_token_embd), .output = matrix(data, &ig_output),
+        .output_norm = (const float *)(const void *)(data + ig_output_norm),
+    };
+#undef AT
+}
+
+static void layer_args(const struct ig_engine *e, int layer)
+{
+    const struct ig_layer *l = &ig_layers[layer];
+    unsigned char *mem = ig_device_mem(e->device);
+    const unsigned char *data = mem + IG_VRAM_DATA_OFF, *experts = data + l->expert_off;
+    const uint64_t layer_kv =
+        (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
+    args.window = (int32_t)l->window;
+    args.kv = mem + IG_VRAM_KV_OFF + (uint64_t)layer * layer_kv;
+    args.mixer_norm = (const float *)(const void *)(data + l->mixer_norm);
+    args.ffn_norm = (const float *)(const void *)(data + l->ffn_norm);
+    args.mq = matrix(data, &l->q);
+    args.mk = matrix(data, &l->k);
+    args.mv = matrix(data, &l->v);
+    args.mo = matrix(data, &l->o);
+    args.router = matrix(data, &l->router);
+    args.gate = matrix(experts, &l->gate);
+    args.up = matrix(experts, &l->up);
+    args.down = matrix(experts, &l->down);
+    args.expert_stride = l->expert_stride;
+}
+
+static void run_step(struct ig_engine *e, int kernel, int x, int y)
+{
+    ig_device_launch(e->device, &of_step[kernel].k, x, y, 1, &args);
+}
+
+static void run_batch(struct ig_engine *e, int kernel, int x, int y, int z)
+{
+    ig_device_launch(e->device, &of_batch[kernel].k, x, y, z, &args);
+}
+
+/* Half panels for a float router: see kernels/cuda/linear.cu. */
+static int router_blocks(const struct ig_mat *m)
+{
+    return IG_RL_STRIDE / 16 * (ig_is_block(m->fmt) ? 1 : 2);
+}
+
+enum {
+    QKV_PANELS = (IG_Q_STRIDE + 2 * IG_KV_STRIDE) / 16,
+    ATTN_BLOCKS = IG_N_HEAD / IG_ATTN_HEADS * HEAD_SLICES
+};
+
+static void step_layer(struct ig_engine *e, int layer)
+{
+    layer_args(e, layer);
+    run_step(e, STEP_qkv, QKV_PANELS, 1);
+    run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
+    run_step(e, STEP_attn_out, EMBD_PANELS, 1);
+    run_step(e, STEP_router, 1 + router_blocks(&ig_layers[layer].router), 1);
+    run_step(e, STEP_gate_up, IG_FF_PAD / IG_QBLOCK, IG_N_EXPERT_USED);
+    run_step(e, STEP_down, EMBD_PANELS, 1);
+}
+
+static void step_output(struct ig_engine *e)
+{
+    args.in = 2;
+    run_step(e, STEP_norm, 1, 1);
+    run_step(e, STEP_output, IG_LOGIT_STRIDE / 16, 1);
+}
+
+static void batch_layer(struct ig_engine *e, int layer)
+{
+    const int n = args.n, groups = (n + IG_DEVICE_ROWS - 1) / IG_DEVICE_ROWS;
+    const int most = n * IG_N_EXPERT_USED / IG_DEVICE_ROWS + IG_N_EXPERT;
+    const int items = most < n * IG_N_EXPERT_USED ? most : n * IG_N_EXPERT_USED;
+    layer_args(e, layer);
+    args.in = 0;
+    run_batch(e, BATCH_norm, n, 1, 1);
+    run_batch(e, BATCH_qkv, QKV_PANELS, groups, 1);
+    run_batch(e, BATCH_store_kv, n, IG_N_HEAD_KV, 1);
+    run_batch(e, BATCH_attn, ATTN_BLOCKS, IG_N_SPAN, n);
+    if (IG_ATTN_SLICE % IG_QBLOCK != 0 && ig_is_block(ig_layers[layer].o.fmt))
+        run_batch(e, BATCH_quantize, n, 1, 1);
+    run_batch(e, BATCH_attn_out, EMBD_PANELS, groups, 1);
+    args.in = 1;
+    run_batch(e, BATCH_norm, n, 1, 1);
+    run_batch(e, BATCH_router, router_blocks(&ig_layers[layer].router), groups, 1);
+    run_batch(e, BATCH_topk, n, 1, 1);
+    run_batch(e, BATCH_group, 1, 1, 1);
+    run_batch(e, BATCH_gate_up, IG_FF_PAD / IG_QBLOCK, items, 1);
+    run_batch(e, BATCH_down, EMBD_PANELS, items, 1);
+    run_batch(e, BATCH_combine, n, 1, 1);
+}
+
+static void batch_output(struct ig_engine *e)
+{
+    const int n = args.n_want, groups = (n + IG_DEVICE_ROWS - 1) / IG_DEVICE_ROWS;
+    if (n == 0) return;
+    args.in = 2;
+    run_batch(e, BATCH_norm, n, 1, 1);
+    run_batch(e, BATCH_output, IG_LOGIT_STRIDE / 16, groups, 1);
+}
+
+/* Rows of the residual stream, and what the router chose, as they are now. */
+static void show(struct ig_engine *e, int layer)
+{
+    const int n = args.n, k = IG_N_EXPERT_USED;
+    if (!e->tap.hidden && !e->tap.routed) return;
+    ig_device_get(e->device, shared->hidden, args.x, sizeof(float) * (size_t)(n * IG_N_EMBD));
+    ig_device_get(e->device, shared->expert, args.expert, sizeof(int32_t) * (size_t)(n * k));
+    ig_device_get(e->device, shared->weight, args.weight, sizeof(float) * (size_t)(n * k));
+    ig_device_wait(e->device);
+    for (int t = 0; t < n; t++) {
+        const int pos = e->batch->pos[t];
+        if (e->tap.hidden)
+            e->tap.hidden(e->tap.ctx, layer, pos, shared->hidden + (size_t)t * IG_N_EMBD);
+        if (e->tap.routed && layer >= 0)
+            e->tap.routed(e->tap.ctx, layer, pos, shared->expert + t * k, shared->weight + t * k);
+    }
+}
+
+static void show_output(struct ig_engine *e)
+{
+    if (!e->tap.hidden || args.n_want == 0) return;
+    ig_device_get(e->device, shared->hidden, args.ln,
+                  sizeof(float) * (size_t)args.n_want * IG_N_EMBD);
+    ig_device_wait(e->device);
+    for (int i = 0; i < args.n_want; i++)
+        e->tap.hidden(e->tap.ctx, IG_N_LAYER, e->batch->pos[e->want_row[i]], shared->hidden + (size_t)i * IG_N_EMBD);
+}
+
+static void step_all(struct ig_engine *e)
+{
+    run_step(e, STEP_embed, 1, 1);
+    show(e, IG_TAP_EMBED);
+    for (int layer = 0; layer < IG_N_LAYER; layer++) {
+        step_layer(e, layer);
+        show(e, layer);
+    }
+    step_output(e);
+    show_output(e);
+}
+
+static void batch_all(struct ig_engine *e)
+{
+    run_batch(e, BATCH_embed, args.n, 1, 1);
+    show(e, IG_TAP_EMBED);
+    for (int layer = 0; layer < IG_N_LAYER; layer++) {
+        batch_layer(e, layer);
+        show(e, layer);
+    }
+    batch_output(e);
+    show_output(e);
+}
+
+void ig_step_forward(struct ig_engine *e)
+{
+    const struct ig_batch *b = e->batch;
+    const size_t bytes = sizeof(int32_t) * (size_t)b->n;
+    memcpy(shared->token, b->token, bytes);
+    memcpy(shared->pos, b->pos, bytes);
+    memcpy(shared->seq, b->seq, bytes);
+    memcpy(shared->want, e->want_row, sizeof(int32_t) * (size_t)e->n_want);
+    args.n = b->n;
+    args.n_want = e->n_want;
+    if (b->n > 1) {
+        batch_all(e);
+    } else if (e->tap.hidden || e->tap.routed) {
+        step_all(e);
+    } else {
+        shared->want[0] = 0; /* the graph always makes the row's logits */
+        ig_device_replay(e->device);
+    }
+    ig_device_wait(e->device);
+}
+
+const float *ig_step_logits(void) { return shared->logits; }
+struct ig_candidate *ig_step_sample(void) { return shared->sample; }
+
+static enum ig_err find_kernels(struct ig_engine *e, struct ig_why *why)
+{
+    enum ig_err err = IG_OK;
+    for (int i = 0; i < N_STEP && err == IG_OK; i++)
+        err = ig_device_kernel(e->device, &of_step[i].k, IG_IMAGE_STEP, of_step[i].name, why);
+    for (int i = 0; i < N_BATCH && err == IG_OK; i++)
+        err = ig_device_kernel(e->device, &of_batch[i].k, IG_IMAGE_BATCH, of_batch[i].name, why);
+    /* The embedding stands first: what comes before it is a copy or another step. */
+    of_step[STEP_embed].k.alone = of_batch[BATCH_embed].k.alone = 1;
+    return err;
+}
+
+enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why)
+{
+    void *seen = NULL;
+    enum ig_err err = ig_device_open(&e->device, IG_DEVICE_ARCH, IG_VRAM_BYTES, why);
+    if (err != IG_OK) return err;
+    err = find_kernels(e, why);
+    if (err == IG_OK && !(shared = ig_device_pin(e->device, sizeof *shared, &seen)))
+        err = ig_fail(why, IG_NO_MEM, "device: cannot pin %zu bytes of host memory", sizeof *shared);
+    if (err != IG_OK) {
+        ig_step_close(e);
+        return err;
+    }
+    fill_args(ig_device_mem(e->device), seen);
+    const uint64_t work = IG_VRAM_DATA_OFF + IG_DATA_BYTES;
+    ig_device_fill(e->device, work, poison ? 0xff : 0, IG_VRAM_BYTES - work);
+    ig_device_fill(e->device, IG_VRAM_ARRIVED_OFF, 0, IG_VRAM_ARRIVED_BYTES);
+    return IG_OK;
+}
+
+void ig_step_record(struct ig_engine *e)
+{
+    args.n = args.n_want = 1;
+    ig_device_record(e->device);
+    step_all(e);
+    ig_device_recorded(e->device);
+}
+
+void ig_step_close(struct ig_engine *e)
+{
+    if (!e->device) return;
+    if (shared) ig_device_unpin(e->device, shared);
+    ig_device_close(e->device);
+    shared = NULL;
+    e->device = NULL;
+}
