@@ -4,11 +4,8 @@
 -- here is a size.  tests/gen/device.lua sees to it that none is forgotten.
 
 local plan_rope = require "gen.plan_rope"
-local shape = require "gen.shape"
 
 local M = {}
-
-M.FORMATS = { f32 = true, f16 = true, bf16 = true, q8_0 = true, q4_0 = true }
 
 -- { field, the values that kernels/cuda/ has, as a list or a test, in words }
 M.KNOWN = {
@@ -49,24 +46,12 @@ local function show(values)
   return #words > 0 and table.concat(words, " or ") or "none"
 end
 
--- Every matrix and its format, in file order.
-local function matrices(m, formats)
-  local list = {}
-  for _, mat in ipairs(shape.outer_matrices(m)) do list[#list + 1] = { mat.role, formats[mat.role] } end
-  for i = 1, m.n_layer do
-    for _, mat in ipairs(shape.layer_matrices(m, i)) do
-      list[#list + 1] = { ("layer %d %s"):format(i - 1, mat.role), formats.layers[i][mat.role] }
-    end
-  end
-  return list
-end
-
 local function only(list, what)
   return #list > 0 and ("%s (%s)"):format(what, table.concat(list, "; ")) or nil
 end
 
 --- @return string? why   the kernels cannot run this model
-function M.refusal(m, formats)
+function M.refusal(m)
   local bad = {}
   local function refuse(...) bad[#bad + 1] = string.format(...) end
   for _, known in ipairs(M.KNOWN) do
@@ -81,12 +66,6 @@ function M.refusal(m, formats)
     refuse("rope_dim: want head_dim (%d), got %d", m.head_dim, m.rope_dim)
   end
   if #plan_rope.plan(m).tables > 1 then refuse("rope: want one set of frequencies, got 2") end
-  for _, mat in ipairs(matrices(m, formats)) do
-    if not M.FORMATS[mat[2]] then
-      refuse("weights: want f32, f16, bf16, q8_0 or q4_0, got %s for %s", mat[2], mat[1])
-      break
-    end
-  end
   return only(bad, "gpu: the device's kernels do not know this model; a profile without a GPU has all that it needs")
 end
 

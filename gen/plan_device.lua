@@ -103,8 +103,8 @@ local function defines(m, formats, size, mem, device)
 end
 
 -- What the kernels cannot do, as reasons.
-local function refusals(m, hw, formats)
-  local reasons = { device_kinds.refusal(m, formats) }
+local function refusals(m, hw)
+  local reasons = { device_kinds.refusal(m) }
   if tonumber(hw.gpu.arch:match("%d+")) < M.LEAST_ARCH then
     reasons[#reasons + 1] = ("gpu: want an architecture of sm_%d or newer, got %s"):format(M.LEAST_ARCH, hw.gpu.arch)
   end
@@ -127,7 +127,7 @@ function M.plan(m, hw, formats, size, mem, layout, reasons)
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if device.bytes > device.usable then return nil end
-  local why = refusals(m, hw, formats)
+  local why = refusals(m, hw)
   table.move(why, 1, #why, #reasons + 1, reasons)
   if #why > 0 then return nil end
   device.defines = defines(m, formats, size, mem, device)

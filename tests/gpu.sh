@@ -30,6 +30,7 @@ about() {
     mixtral-bf16) echo tests/golden/mixtral-bf16-sharded 512 150 ;;
     demo) echo tests/data/tiny-mixtral.gguf 4096 "${LONG:-1150}" ;;
     odd-long) echo --synth=7 37 1060 ;;
+    blocks-*) echo --synth=7 64 20 ;;
     *) echo --synth=7 37 100 ;;
     esac
 }

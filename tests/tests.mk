@@ -61,8 +61,16 @@ ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-
 
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
-GPU_ENGINES := mixtral mixtral-swa mixtral-bf16 demo $(ODD:%=odd-%) odd-long
+GPU_ENGINES := mixtral mixtral-swa mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%)
 ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
+# All block formats in few engines: experts, attention, output, embedding.
+blocks = tests/fixture/blocks.lua quant=$1 quant.attn=$2 quant.output=$3 quant.embed=$4
+ENGINE_blocks-a := $(call blocks,q4_k,q6_k,q5_k,q3_k)
+ENGINE_blocks-b := $(call blocks,q3_k,q2_k,iq4_xs,q6_k) quant.router=q8_0
+ENGINE_blocks-c := $(call blocks,mxfp4,iq4_nl,q4_1,q5_1)
+ENGINE_blocks-d := $(call blocks,q5_1,q5_0,q6_k,iq4_xs)
+ENGINE_blocks-e := $(call blocks,q2_k,q4_k,mxfp4,mxfp4)
+BLOCKS := a b c d e
 
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc
@@ -102,7 +110,7 @@ gpu-engine-%:
 test-gpu: $(GPU_ENGINES:%=gpu-engine-%)
 	@FLAVOR=$(FLAVOR) tests/gpu.sh $(GPU_ENGINES)
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is.
-EMULATED := odd-q4_0 odd-bf16
+EMULATED := odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%)
 .PHONY: emulated
 emulated:
 	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)

@@ -11,16 +11,13 @@
 #ifndef IG_GEMV_H
 #define IG_GEMV_H
 
-#include "../math.h"
-#include "shape.h"
-#include "prims.h"
+#include "blocks.h"
 
 enum { MOST_STEPS = 64 };
 
-/* Weights on their way; what a format does not use takes no register. */
+/* Weights on their way: blocks, or pairs of columns in the first words of q[0]. */
 struct bunch {
-    ig_u4 q[MOST_STEPS][2];
-    unsigned d[MOST_STEPS];
+    struct block b[MOST_STEPS];
 };
 
 /* A panel, or half a float panel: 8 rows, one a lane. */
@@ -35,7 +32,7 @@ struct panel {
 IG_FN int panel_steps(int fmt, int cols) { return IS_BLOCK(fmt) ? DIV_UP(cols / QB, 8) : DIV_UP(cols, 32); }
 IG_FN int panel_unroll(int fmt, int cols, int words)
 {
-    const int each = fmt == IG_Q4_0 ? 5 : fmt == IG_Q8_0 ? 9 : fmt == IG_F32 ? 4 : 2;
+    const int each = IS_BLOCK(fmt) ? block_words(fmt) : fmt == IG_F32 ? 4 : 2;
     return LEAST(panel_steps(fmt, cols), LEAST(words / each, (int)MOST_STEPS));
 }
 
@@ -55,19 +52,17 @@ IG_FN int panel_part(const struct panel *m)
 
 IG_FN void load_block(struct bunch *b, int i, const struct panel *m, int step)
 {
-    const int q8 = m->fmt == IG_Q8_0, l = (int)threadIdx.x & 15;
-    const int tile = step * 8 + panel_part(m);
-    const unsigned char *t = m->p + (size_t)(tile < m->cols / QB ? tile : 0) * (q8 ? 544 : 288);
-    b->q[i][0] = ig_load16(t + 32 + 16 * l);
-    if (q8) b->q[i][1] = ig_load16(t + 288 + 16 * l);
-    b->d[i] = ig_load2(t + 2 * panel_row(m));
+    const int at = step * 8 + panel_part(m), block = at < m->cols / QB ? at : 0;
+    const int each = f_cols(m->fmt) / QB; /* blocks of a tile */
+    block_load(&b->b[i], m->fmt, m->p + (size_t)(block / each) * (size_t)f_tile(m->fmt), block % each,
+               panel_row(m));
 }
 
 IG_FN void load_float(struct bunch *b, int i, const struct panel *m, int step)
 {
     const int pair = step * 16 + panel_part(m), row = panel_row(m);
     const int at = 2 * pair < m->cols ? pair : 0;
-    ig_u4 *q = &b->q[i][0];
+    ig_u4 *q = &b->b[i].q[0];
     if (m->fmt == IG_F32) {
         const unsigned char *t = m->p + ((size_t)at * 2 * PR + (size_t)row) * 4;
         const int next = 2 * at + 1 < m->cols ? PR * 4 : 0; /* an odd matrix has no last column */
@@ -97,35 +92,6 @@ IG_FN void panel_load(struct bunch *b, const struct panel *m, int step)
         else
             load_float(b, i, m, step + i);
     }
-}
-
-/* Four rows' sums over the four lane groups k = lane / 4 % 4 -> one row's a lane. */
-IG_FN int scatter4(const int *s, int lane)
-{
-    const int up = lane & 8, odd = lane & 4;
-    int a = up ? s[2] : s[0], b = up ? s[3] : s[1];
-    a += ig_swap_int(up ? s[0] : s[2], 8);
-    b += ig_swap_int(up ? s[1] : s[3], 8);
-    const int give = odd ? a : b, keep = odd ? b : a;
-    return keep + ig_swap_int(give, 4);
-}
-
-IG_FN float use_block(float acc, const ig_u4 *q, unsigned d, int q8, const struct ig_xq *x, int in)
-{
-    const int lane = (int)threadIdx.x & 31, k = lane >> 2 & 3;
-    const int x0 = *(const int *)(const void *)(x->q + (q8 ? 4 * k : 8 * k));
-    const int x1 = *(const int *)(const void *)(x->q + (q8 ? 16 + 4 * k : 8 * k + 4));
-    const unsigned w[4] = { q[0].x, q[0].y, q[0].z, q[0].w };
-    const unsigned v[4] = { q[1].x, q[1].y, q[1].z, q[1].w };
-    int s[4];
-    UNROLL for (int j = 0; j < 4; j++)
-    {
-        const unsigned lo = q8 ? w[j] : w[j] & 0x0f0f0f0fu, hi = q8 ? v[j] : w[j] >> 4 & 0x0f0f0f0fu;
-        s[j] = ig_dot4(lo, x0, ig_dot4(hi, x1, 0));
-    }
-    const int sum = scatter4(s, lane);
-    if (!in) return acc;
-    return fmaf(ig_half(d) * x->d, (float)(sum - (q8 ? 128 : 8) * x->sum), acc);
 }
 
 /* The two columns of a pair, of the lane's row i of the pair of rows. */
@@ -161,14 +127,14 @@ IG_FN void panel_use(float (*acc)[2], const struct bunch *b, const struct panel 
             {
                 if (t >= rows) break;
                 const struct ig_xq *xb = (const struct ig_xq *)x[t] + (in ? tile : 0);
-                acc[t][0] = use_block(acc[t][0], b->q[i], b->d[i], m->fmt == IG_Q8_0, xb, in);
+                acc[t][0] = block_use(acc[t][0], m->fmt, &b->b[i], tile % 8, xb, in);
             }
         } else {
             const int pair = (step + i) * 16 + panel_part(m);
             UNROLL for (int t = 0; t < ROWS; t++)
             {
                 if (t >= rows) break;
-                use_float(acc[t], &b->q[i][0], m, (const float *)x[t], pair);
+                use_float(acc[t], &b->b[i].q[0], m, (const float *)x[t], pair);
             }
         }
     }
@@ -216,23 +182,27 @@ IG_FN float panel_get(float (*parts)[PR], int fmt, int r)
 }
 
 /* Call `body` with the matrix's format as a constant. */
-#define DISPATCH(set, f, body, ...)                                         \
-    switch (FMT_OF(set, f)) {                                               \
-    case IG_F32:                                                            \
-        if ((set) & 1 << IG_F32) body(&a, IG_F32, __VA_ARGS__);             \
-        break;                                                              \
-    case IG_F16:                                                            \
-        if ((set) & 1 << IG_F16) body(&a, IG_F16, __VA_ARGS__);             \
-        break;                                                              \
-    case IG_BF16:                                                           \
-        if ((set) & 1 << IG_BF16) body(&a, IG_BF16, __VA_ARGS__);           \
-        break;                                                              \
-    case IG_Q8_0:                                                           \
-        if ((set) & 1 << IG_Q8_0) body(&a, IG_Q8_0, __VA_ARGS__);           \
-        break;                                                              \
-    case IG_Q4_0:                                                           \
-        if ((set) & 1 << IG_Q4_0) body(&a, IG_Q4_0, __VA_ARGS__);           \
-        break;                                                              \
+#define DISPATCH_ONE(set, f, body, ...) \
+    if (((set) & 1 << (f)) && is == (f)) body(&a, f, __VA_ARGS__);
+#define DISPATCH(set, f, body, ...)                     \
+    {                                                   \
+        const int is = FMT_OF(set, f);                  \
+        DISPATCH_ONE(set, IG_F32, body, __VA_ARGS__)    \
+        DISPATCH_ONE(set, IG_F16, body, __VA_ARGS__)    \
+        DISPATCH_ONE(set, IG_BF16, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_Q8_0, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_Q4_0, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_Q4_K, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_Q6_K, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_Q5_K, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_MXFP4, body, __VA_ARGS__)  \
+        DISPATCH_ONE(set, IG_Q4_1, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_Q5_0, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_Q5_1, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_IQ4_NL, body, __VA_ARGS__) \
+        DISPATCH_ONE(set, IG_Q3_K, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_Q2_K, body, __VA_ARGS__)   \
+        DISPATCH_ONE(set, IG_IQ4_XS, body, __VA_ARGS__) \
     }
 
 /* Pointers to ROWS rows of floats or int8 blocks, `cols` wide. */

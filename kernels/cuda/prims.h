@@ -55,12 +55,31 @@ IG_FN unsigned ig_load2(const void *p)
     return v;
 }
 
+IG_FN unsigned ig_load1(const void *p) { return __ldg((const unsigned char *)p); }
+
 /* c + sum of four u8 * s8 */
 IG_FN int ig_dot4(unsigned w, int x, int c)
 {
     int d;
     asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(w), "r"(x), "r"(c));
     return d;
+}
+
+/* c + sum of four s8 * s8 */
+IG_FN int ig_dot4s(unsigned w, int x, int c)
+{
+    int d;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(w), "r"(x), "r"(c));
+    return d;
+}
+
+/* Four codes below 16 -> bytes of the book a, b, c, d. */
+IG_FN unsigned ig_book4(unsigned codes, unsigned a, unsigned b, unsigned c, unsigned d)
+{
+    const unsigned three = codes & 0x07070707u, pairs = three | three >> 4;
+    const unsigned select = (pairs & 0xffu) | (pairs >> 8 & 0xff00u);
+    const unsigned upper = (codes >> 3 & 0x01010101u) * 255u;
+    return (__byte_perm(a, b, select) & ~upper) | (__byte_perm(c, d, select) & upper);
 }
 
 IG_FN float ig_half(unsigned h)

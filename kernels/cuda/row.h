@@ -48,29 +48,36 @@ IG_FN void store_quads(float *dst, const ig_f4 *v, int threads)
     }
 }
 
+/* |x| as bits, which order as the values do; infinities and NaN are above all others. */
+IG_FN unsigned size_bits(float x) { return ig_f32_bits(x) & 0x7fffffffu; }
+IG_FN unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
+
+/* d of a block whose largest size is `most`, by struct ig_xq's rule, and 1 / d; 0: all q are 0. */
+IG_FN float scale_of(unsigned most, float *d)
+{
+    *d = ig_bits_f32(most) / 127.0f;
+    if (*d < 1.17549435e-38f) *d = 0.0f; /* FLT_MIN: 1 / d would overflow */
+    if (most >= 0x7f800000u) *d = ig_bits_f32(0x7fc00000u);
+    return *d > 0.0f ? 1.0f / *d : 0.0f;
+}
+
 /* int8 blocks of `n` values of which this thread has `quads` quads, `threads` threads apart:
  * 8 lanes make a struct ig_xq.  n is a multiple of 32.  Whole warps call this. */
 IG_FN void quantize_quads(struct ig_xq *q, const ig_f4 *v, int quads, int n, int threads)
 {
     enum { MOST = 16 };
-    float most[MOST], inv[MOST], d[MOST];
+    unsigned most[MOST], word[MOST];
+    float inv[MOST], d[MOST];
     int sum[MOST];
-    unsigned word[MOST];
     UNROLL for (int u = 0; u < quads; u++)
-    {
-        const float a = fmaxf(fabsf(v[u].x), fabsf(v[u].y)), b = fmaxf(fabsf(v[u].z), fabsf(v[u].w));
-        most[u] = fmaxf(a, b);
-    }
+        most[u] = larger(larger(size_bits(v[u].x), size_bits(v[u].y)),
+                         larger(size_bits(v[u].z), size_bits(v[u].w)));
     UNROLL for (int mask = 1; mask < 8; mask *= 2)
     {
-        UNROLL for (int u = 0; u < quads; u++) most[u] = fmaxf(most[u], ig_swap(most[u], mask));
+        UNROLL for (int u = 0; u < quads; u++)
+            most[u] = larger(most[u], (unsigned)ig_swap_int((int)most[u], mask));
     }
-    UNROLL for (int u = 0; u < quads; u++)
-    {
-        d[u] = most[u] / 127.0f;
-        if (d[u] < 1.17549435e-38f) d[u] = 0.0f; /* FLT_MIN: 1 / d would overflow */
-        inv[u] = d[u] > 0.0f ? 1.0f / d[u] : 0.0f;
-    }
+    UNROLL for (int u = 0; u < quads; u++) inv[u] = scale_of(most[u], &d[u]);
     UNROLL for (int u = 0; u < quads; u++)
     {
         const float x[4] = { v[u].x, v[u].y, v[u].z, v[u].w };
@@ -79,7 +86,7 @@ IG_FN void quantize_quads(struct ig_xq *q, const ig_f4 *v, int quads, int n, int
         UNROLL for (int j = 0; j < 4; j++)
         {
             const float product = x[j] * inv[u];
-            const unsigned low = ig_f32_bits(product + IG_ROUND) & 255u;
+            const unsigned low = inv[u] > 0.0f ? ig_f32_bits(product + IG_ROUND) & 255u : 0;
             word[u] |= low << 8 * j;
             sum[u] += (int)(signed char)low;
         }
@@ -129,12 +136,12 @@ IG_FN void quantize_output(struct ig_xq *q, const float *x, int threads)
 IG_FN void quantize_warp(struct ig_xq *q, float v)
 {
     const int lane = (int)threadIdx.x & 31;
-    float most = fabsf(v);
-    UNROLL for (int mask = 1; mask < 32; mask *= 2) most = fmaxf(most, ig_swap(most, mask));
-    float d = most / 127.0f;
-    if (d < 1.17549435e-38f) d = 0.0f; /* as above */
-    const float product = v * (d > 0.0f ? 1.0f / d : 0.0f);
-    const signed char low = (signed char)(ig_f32_bits(product + IG_ROUND) & 255u);
+    unsigned most = size_bits(v);
+    float d;
+    UNROLL for (int mask = 1; mask < 32; mask *= 2)
+        most = larger(most, (unsigned)ig_swap_int((int)most, mask));
+    const float inv = scale_of(most, &d), product = v * inv;
+    const signed char low = inv > 0.0f ? (signed char)(ig_f32_bits(product + IG_ROUND) & 255u) : 0;
     int sum = low;
     UNROLL for (int mask = 1; mask < 32; mask *= 2) sum += ig_swap_int(sum, mask);
     q->q[lane] = low;

@@ -3,24 +3,17 @@
  * A block a row.  A decode step uses the first two only.
  */
 #include "args.h"
+#include "blocks.h"
 #include "row.h"
 
 IG_FN float weight_at(const unsigned char *p, int fmt, int r, int c)
 {
     const unsigned short *half = (const unsigned short *)(const void *)p;
-    const unsigned char *tile;
     switch (fmt) {
     case IG_F32: return ((const float *)(const void *)p)[c * PR + r];
     case IG_F16: return ig_fp16_to_f32(half[(c / 2 * PR + r) * 2 + c % 2]);
     case IG_BF16: return ig_bf16_to_f32(half[(c / 2 * PR + r) * 2 + c % 2]);
-    case IG_Q8_0:
-        tile = p + (size_t)(c / QB) * 544;
-        return (float)(tile[2 * PR + c % QB / 4 * 64 + r * 4 + c % 4] - 128) *
-               ig_fp16_to_f32(((const unsigned short *)(const void *)tile)[r]);
-    default:
-        tile = p + (size_t)(c / QB) * 288;
-        const int q = tile[2 * PR + c % QB / 8 * 64 + r * 4 + c % 4] >> (c % 8 < 4 ? 0 : 4) & 15;
-        return (float)(q - 8) * ig_fp16_to_f32(((const unsigned short *)(const void *)tile)[r]);
+    default: return block_weight(fmt, p, r, c);
     }
 }
 

@@ -39,17 +39,18 @@ enum {
 };
 
 /* A set of formats: is there a block format, a float format, which is the only one (or -1)? */
-#define ANY_BLOCK(set) (((set) & (1 << IG_Q8_0 | 1 << IG_Q4_0)) != 0)
-#define ANY_FLOAT(set) (((set) & (1 << IG_F32 | 1 << IG_F16 | 1 << IG_BF16)) != 0)
-#define ONLY(set) \
-    ((set) == 1 << IG_F32    ? IG_F32 \
-     : (set) == 1 << IG_F16  ? IG_F16 \
-     : (set) == 1 << IG_BF16 ? IG_BF16 \
-     : (set) == 1 << IG_Q8_0 ? IG_Q8_0 \
-     : (set) == 1 << IG_Q4_0 ? IG_Q4_0 \
-                             : -1)
+#define ANY_BLOCK(set) ((set) >> IG_Q8_0 != 0)
+#define ANY_FLOAT(set) (((set) & ((1 << IG_Q8_0) - 1)) != 0)
+#define ONLY(set)                                                                              \
+    (((set) & ((set)-1)) != 0 ? -1                                                             \
+     : (set) < 1 << IG_Q5_K                                                                    \
+         ? ((set) < 1 << IG_Q8_0 ? ((set) == 1 ? 0 : (set) == 2 ? 1 : 2)                       \
+                                 : ((set) == 8 ? 3 : (set) == 16 ? 4 : (set) == 32 ? 5 : 6))   \
+         : (set) < 1 << IG_IQ4_NL                                                              \
+             ? ((set) == 128 ? 7 : (set) == 256 ? 8 : (set) == 512 ? 9 : (set) == 1024 ? 10 : 11) \
+             : ((set) == 4096 ? 12 : (set) == 8192 ? 13 : (set) == 16384 ? 14 : 15))
 /* The format `f` of a matrix whose formats are `set`: a constant when there is only one. */
-#define FMT_OF(set, f) (ONLY(set) >= 0 ? (int)ONLY(set) : (int)(f))
-#define IS_BLOCK(f)    ((f) == IG_Q8_0 || (f) == IG_Q4_0)
+#define FMT_OF(set, f) (ONLY(set) >= 0 ? ONLY(set) : (int)(f))
+#define IS_BLOCK(f)    ((f) >= IG_Q8_0)
 
 #endif

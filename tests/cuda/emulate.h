@@ -53,6 +53,7 @@ IG_FN unsigned ig_load4(const void *p)
     memcpy(&v, p, sizeof v);
     return v;
 }
+IG_FN unsigned ig_load1(const void *p) { return *(const unsigned char *)p; }
 IG_FN unsigned ig_load2(const void *p)
 {
     uint16_t v;
@@ -81,6 +82,21 @@ IG_FN int ig_dot4(unsigned w, int x, int c)
 {
     for (int i = 0; i < 4; i++) c += (int)(w >> 8 * i & 255u) * (int8_t)((unsigned)x >> 8 * i & 255u);
     return c;
+}
+IG_FN int ig_dot4s(unsigned w, int x, int c)
+{
+    for (int i = 0; i < 4; i++) c += (int8_t)(w >> 8 * i & 255u) * (int8_t)((unsigned)x >> 8 * i & 255u);
+    return c;
+}
+IG_FN unsigned ig_book4(unsigned codes, unsigned a, unsigned b, unsigned c, unsigned d)
+{
+    const unsigned book[4] = { a, b, c, d };
+    unsigned bytes = 0;
+    for (int i = 0; i < 4; i++) {
+        const unsigned at = codes >> 8 * i & 15u;
+        bytes |= (book[at / 4] >> 8 * (at % 4) & 255u) << 8 * i;
+    }
+    return bytes;
 }
 IG_FN float ig_bits(unsigned u)
 {

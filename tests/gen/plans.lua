@@ -360,8 +360,9 @@ function T.test_device_holds_everything_or_nothing()
 end
 
 function T.test_device_says_what_it_cannot()
-  local _, problems = lib.plan("tiny-mixtral", "4090", { "quant=q4_k" })
-  lu.assertStrContains(problems[1], "weights: want f32, f16, bf16, q8_0 or q4_0, got q4_k for token_embd")
+  local _, problems = lib.plan("deepseek-v2-lite", "h200")
+  lu.assertStrContains(problems[1], "gpu: the device's kernels do not know this model; ")
+  lu.assertStrContains(problems[1], "kv_lora: want none, got 512")
 end
 
 function T.test_prefetch_stride()
