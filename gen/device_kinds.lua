@@ -3,31 +3,13 @@
 -- One entry for each field of gen/model.lua that changes arithmetic: a field that is not
 -- here is a size.  tests/gen/device.lua sees to it that none is forgotten.
 
-local plan_rope = require "gen.plan_rope"
 
 local M = {}
 
 -- { field, the values that kernels/cuda/ has, as a list or a test, in words }
 M.KNOWN = {
-  { "norm", { "rms" } },
-  { "norm_bias", { false } },
-  { "qk_norm", { "none" } },
-  { "attn_bias", { "none" } },
-  { "output_bias", { false } },
-  { "expert_bias", { false } },
-  { "sinks", { false } },
-  { "act", { "swiglu" } },
-  { "qkv_clip", { 0.0 } },
-  { "embd_scale", { 1.0 } },
-  { "residual_scale", { 1.0 } },
-  { "logit_scale", { 1.0 } },
-  { "router", { "softmax" } },
-  { "route_norm", { true } },
-  { "route_scale", { 1.0 } },
-  { "route_bias", { false } },
+  { "act", { "swiglu", "swiglu_oai" } },
   { "n_route_group", { 1 } },
-  { "n_layer_dense", { 0 } },
-  { "n_ff_shared", { 0 } },
   { "n_layer_enc", { 0 } },
   { "n_rel_bucket", { 0 } },
   { "kv_lora", {} },
@@ -62,10 +44,6 @@ function M.refusal(m)
     end
   end
   if m.n_expert == 0 then refuse("n_expert: want at least 1, got 0") end
-  if m.rope_dim ~= m.head_dim then
-    refuse("rope_dim: want head_dim (%d), got %d", m.head_dim, m.rope_dim)
-  end
-  if #plan_rope.plan(m).tables > 1 then refuse("rope: want one set of frequencies, got 2") end
   return only(bad, "gpu: the device's kernels do not know this model; a profile without a GPU has all that it needs")
 end
 

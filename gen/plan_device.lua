@@ -36,7 +36,7 @@ local function slice(m, hw, kv)
 end
 
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
-                           "H", "HQ", "LN", "LNQ" }
+                           "H", "HQ", "GATE", "LN", "LNQ" }
 
 local function buffers(m, size, mem, layout, device)
   local bytes = {}
@@ -47,11 +47,12 @@ local function buffers(m, size, mem, layout, device)
   local list = {}
   for i, name in ipairs(SHARED_WITH_HOST) do list[i] = { name, bytes[name] } end
   local own = {
-    { "BATCH",   (3 * rows + size.logit_rows) * 4 },
+    { "BATCH",   (4 * rows + size.logit_rows) * 4 },
     { "PART",    rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
     { "ARRIVED", rows * (m.n_head // device.attn_heads) * slices * 4 },
     { "ROUTE",   (1 + 3 * (picked // M.ROWS + m.n_expert + 1) + picked) * 4 },
-    { "Y",       picked * m.n_embd * F32 },
+    { "Y",       (picked + (plan_mem.aside(m) > 0 and rows or 0)) * m.n_embd * F32 },
+    { "FORCED",  (1 + 2 * picked * m.n_layer) * 4 },
   }
   return table.move(own, 1, #own, #list + 1, list)
 end
@@ -78,6 +79,16 @@ local function format_set(formats, roles)
   return set
 end
 
+-- The model's arithmetic: a switch is on where a field has a value; the fields that are numbers.
+local SWITCHES = {
+  { "NORM_LAYER", "norm", "layer" }, { "QK_NORM_HEAD", "qk_norm", "head" }, { "QK_NORM_FULL", "qk_norm", "full" },
+  { "ACT_OAI", "act", "swiglu_oai" }, { "ROUTE_SIGMOID", "router", "sigmoid" },
+  { "ROUTE_SPARSEMIXER", "router", "sparsemixer" }, { "ROUTE_NORM", "route_norm", true },
+  { "SHARED_GATE", "shared_gate", true },
+}
+local FLOATS = { "norm_eps", "embd_scale", "residual_scale", "logit_scale", "qkv_clip", "act_limit",
+                 "route_scale", "router_jitter" }
+
 -- What kernels/cuda/shape.h wants to know, as NAME=VALUE.
 local function defines(m, formats, size, mem, device)
   local list = {
@@ -87,17 +98,21 @@ local function defines(m, formats, size, mem, device)
     { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
     { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
     { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
+    { "N_LAYER", m.n_layer }, { "ROPE_DIM", m.rope_dim }, { "N_FF_ASIDE", plan_mem.aside(m) },
     { "FMT_EMBD", format_set(formats, { "token_embd" }) },
     { "FMT_QKV", format_set(formats, { "q", "k", "v" }) },
     { "FMT_O", format_set(formats, { "o" }) },
     { "FMT_ROUTER", format_set(formats, { "router" }) },
-    { "FMT_GATE_UP", format_set(formats, { "gate", "up" }) },
-    { "FMT_DOWN", format_set(formats, { "down" }) },
+    { "FMT_GATE_UP", format_set(formats, { "gate", "up", "dense_gate", "dense_up" }) },
+    { "FMT_DOWN", format_set(formats, { "down", "dense_down" }) },
     { "FMT_OUTPUT", format_set(formats, { "output" }) },
   }
   local defs = {}
   for i, d in ipairs(list) do defs[i] = ("%s=%d"):format(d[1], d[2]) end
-  defs[#defs + 1] = "NORM_EPS=" .. c.f32(m.norm_eps)
+  for _, switch in ipairs(SWITCHES) do
+    defs[#defs + 1] = ("%s=%d"):format(switch[1], m[switch[2]] == switch[3] and 1 or 0)
+  end
+  for _, name in ipairs(FLOATS) do defs[#defs + 1] = name:upper() .. "=" .. c.f32(m[name]) end
   defs[#defs + 1] = "ATTN_SCALE=" .. c.f32(plan_rope.attn_scale(m))
   return defs
 end

@@ -28,6 +28,10 @@ about() {
     mixtral) echo tests/golden/mixtral 512 150 ;;
     mixtral-swa) echo tests/golden/mixtral-swa 512 150 ;;
     mixtral-bf16) echo tests/golden/mixtral-bf16-sharded 512 150 ;;
+    qwen3-moe|olmoe|qwen2-moe|granitemoe|glm4-moe|phimoe|dbrx|gpt-oss)
+        for g in "tests/golden/$1" "${INGOT_SHARED:-../shared}/goldens/$1"; do
+            [ -d "$g" ] && echo "$g" 512 "${SHORT:-100}"
+        done ;;
     demo) echo tests/data/tiny-mixtral.gguf 4096 "${LONG:-1150}" ;;
     odd-long) echo --synth=7 37 1060 ;;
     blocks-*) echo --synth=7 64 20 ;;

@@ -61,6 +61,7 @@ ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-
 
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
+BLOCKS      := a b c d e
 GPU_ENGINES := mixtral mixtral-swa mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%)
 ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
 # All block formats in few engines: experts, attention, output, embedding.
@@ -70,7 +71,6 @@ ENGINE_blocks-b := $(call blocks,q3_k,q2_k,iq4_xs,q6_k) quant.router=q8_0
 ENGINE_blocks-c := $(call blocks,mxfp4,iq4_nl,q4_1,q5_1)
 ENGINE_blocks-d := $(call blocks,q5_1,q5_0,q6_k,iq4_xs)
 ENGINE_blocks-e := $(call blocks,q2_k,q4_k,mxfp4,mxfp4)
-BLOCKS := a b c d e
 
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc

@@ -22,6 +22,7 @@ enum {
 /* A packed matrix in device memory; inside an expert, `p` is that of expert 0. */
 struct ig_dmat {
     const unsigned char *p;
+    const float *bias; /* NULL: none */
     uint32_t stride; /* bytes from one panel to the next */
     int32_t fmt;
 };
@@ -29,6 +30,7 @@ struct ig_dmat {
 /* A batch as the host writes it into mapped memory and ig_embed copies it. */
 struct ig_rows {
     int32_t *token, *pos, *seq; /* [R] */
+    int32_t *turn;              /* [R] row of the rotary tables */
     int32_t *want;              /* [n_want] rows whose logits are wanted */
 };
 
@@ -36,7 +38,9 @@ struct ig_args {
     struct ig_rows host, row; /* mapped host memory; its copy in device memory */
     int32_t n, n_want;
     int32_t window;           /* of this layer; 0: none */
-    int32_t in;               /* ig_norm, ig_quantize: which of their inputs */
+    int32_t in;               /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
+    int32_t routed;           /* 1: this layer has experts; 0: a dense block alone */
+    int32_t aside;            /* width of this layer's dense block; 0: it has none */
     /* buffers, as in docs/ARCHITECTURE.md */
     float *x, *xn, *q, *k, *v, *ao, *rl, *h, *ln, *logits, *part, *y;
     struct ig_xq *xq, *aoq, *hq, *lnq;
@@ -46,13 +50,21 @@ struct ig_args {
     float *weight;            /* [R][k] their weights */
     int32_t *route;           /* n_item; items {expert, first, rows}; slots grouped by expert */
     uint32_t *arrived;        /* [R][heads of a block][slices], 0 between kernels */
+    float *shared_scale;      /* [R] what a dense block beside experts counts */
+    /* recorded choices: 1, or 0 when the routers choose; experts [R][layers][k]; their weights */
+    int32_t *force, *force_expert;
+    float *force_weight;
+    const int32_t *host_force, *host_expert; /* the same in mapped host memory */
+    const float *host_weight;
     /* this layer */
-    const float *mixer_norm, *ffn_norm;
-    struct ig_dmat mq, mk, mv, mo, router, gate, up, down;
+    const float *mixer_norm, *ffn_norm, *mixer_norm_bias, *ffn_norm_bias;
+    const float *q_norm, *k_norm, *sinks, *route_bias, *shared_gate; /* NULL: none */
+    struct ig_dmat mq, mk, mv, mo, router, gate, up, down, dense_gate, dense_up, dense_down;
+    int32_t layer;
     uint64_t expert_stride;
     /* the ends of the model */
     struct ig_dmat embd, output;
-    const float *output_norm;
+    const float *output_norm, *output_norm_bias;
 };
 
 #endif

@@ -56,22 +56,56 @@ IG_FN unsigned char *kv_block(const struct ig_args *a, int seq, int block, int k
     return a->kv + i * KV_BYTES;
 }
 
-IG_FN float rope_at(const float *x, const float *cs, int d)
+/* A head of q or k and how it becomes what is scored: norm, clip, rotation. */
+struct turn {
+    const float *x, *norm, *cs; /* [HEAD_DIM]; norm NULL: none; cos, sin pairs [ROPE_DIM / 2] */
+    float scale;                /* of the norm */
+};
+IG_FN float clipped(float x)
 {
-    const int i = d % (HEAD_DIM / 2);
-    const float x0 = x[i], x1 = x[i + HEAD_DIM / 2], c = cs[2 * i], s = cs[2 * i + 1];
-    return d < HEAD_DIM / 2 ? fmaf(x0, c, -(x1 * s)) : fmaf(x1, c, x0 * s);
+    if (QKV_CLIP <= 0.0f) return x;
+    x = x > QKV_CLIP ? QKV_CLIP : x;
+    return x < -QKV_CLIP ? -QKV_CLIP : x;
+}
+IG_FN float unturned(const struct turn *t, int d)
+{
+    const float x = t->x[d];
+    return clipped((QK_NORM_HEAD || QK_NORM_FULL) && t->norm ? x * t->scale * t->norm[d] : x);
+}
+IG_FN float turned(const struct turn *t, int d)
+{
+    if (d >= ROPE_DIM) return unturned(t, d);
+    const int i = d % (ROPE_DIM / 2);
+    const float x0 = unturned(t, i), x1 = unturned(t, i + ROPE_DIM / 2);
+    const float c = t->cs[2 * i], s = t->cs[2 * i + 1];
+    return d < ROPE_DIM / 2 ? fmaf(x0, c, -(x1 * s)) : fmaf(x1, c, x0 * s);
 }
 
-/* Dimension d of a row's new K (rotated) and V, rounded as the cache holds them. */
-IG_FN kv_elem new_k(const struct ig_args *a, int row, int pos, int kv_head, int d)
+/* A row's head of q or of k; the scale of its norm is not there yet. */
+IG_FN struct turn q_head(const struct ig_args *a, int row, int turn, int head)
 {
-    return kv_round(rope_at(a->k + (size_t)row * KV_STRIDE + (size_t)(kv_head * HEAD_DIM),
-                            a->rope + (size_t)pos * HEAD_DIM, d));
+    const size_t at = QK_NORM_FULL ? (size_t)head * HEAD_DIM : 0;
+    const struct turn t = { a->q + (size_t)row * Q_STRIDE + (size_t)head * HEAD_DIM,
+                            a->q_norm ? a->q_norm + at : NULL, a->rope + (size_t)turn * ROPE_DIM, 1.0f };
+    return t;
 }
+IG_FN struct turn k_head(const struct ig_args *a, int row, int turn, int kv_head)
+{
+    const size_t at = QK_NORM_FULL ? (size_t)kv_head * HEAD_DIM : 0;
+    const struct turn t = { a->k + (size_t)row * KV_STRIDE + (size_t)kv_head * HEAD_DIM,
+                            a->k_norm ? a->k_norm + at : NULL, a->rope + (size_t)turn * ROPE_DIM, 1.0f };
+    return t;
+}
+/* The norm's scale over a head, or over the row's `n` values: one warp. */
+IG_FN float turn_scale(const float *row, const struct turn *t, int n)
+{
+    return QK_NORM_FULL ? rms_scale(row, n) : rms_scale(t->x, HEAD_DIM);
+}
+
+/* Dimension d of a row's new V, rounded as the cache holds it. */
 IG_FN kv_elem new_v(const struct ig_args *a, int row, int kv_head, int d)
 {
-    return kv_round(a->v[(size_t)row * KV_STRIDE + (size_t)(kv_head * HEAD_DIM + d)]);
+    return kv_round(clipped(a->v[(size_t)row * KV_STRIDE + (size_t)(kv_head * HEAD_DIM + d)]));
 }
 IG_FN void store_k(const struct ig_args *a, int seq, int pos, int kv_head, int d, kv_elem e)
 {
@@ -89,8 +123,11 @@ IG_KERNEL(ig_store_kv, PANEL_THREADS, 4)
     ig_after_previous();
     const int row = (int)blockIdx.x, kv_head = (int)blockIdx.y;
     const int pos = a.row.pos[row], seq = a.row.seq[row];
+    struct turn k = k_head(&a, row, a.row.turn[row], kv_head);
+    if ((QK_NORM_HEAD || QK_NORM_FULL) && k.norm)
+        k.scale = turn_scale(a.k + (size_t)row * KV_STRIDE, &k, KV_DIM); /* every warp for itself */
     for (int d = (int)threadIdx.x; d < HEAD_DIM; d += PANEL_THREADS) {
-        store_k(&a, seq, pos, kv_head, d, new_k(&a, row, pos, kv_head, d));
+        store_k(&a, seq, pos, kv_head, d, kv_round(turned(&k, d)));
         store_v(&a, seq, pos, kv_head, d, new_v(&a, row, kv_head, d));
     }
 }
@@ -98,7 +135,7 @@ IG_KERNEL(ig_store_kv, PANEL_THREADS, 4)
 
 /* What a block works on. */
 struct work {
-    int row, pos, seq, head, kv_head, d0;
+    int row, pos, seq, turn, head, kv_head, d0;
     int span, first_span, last_span;
     int from, to; /* positions that the row attends to, [from, to) */
 };
@@ -109,6 +146,7 @@ IG_FN struct work work_here(const struct ig_args *a)
     w.row = (int)blockIdx.z;
     w.pos = ig_load_fresh(&a->row.pos[w.row]);
     w.seq = ig_load_fresh(&a->row.seq[w.row]);
+    w.turn = ig_load_fresh(&a->row.turn[w.row]);
     w.head = (int)blockIdx.x / SLICES * ATTN_HEADS;
     w.kv_head = w.head / GROUP;
     w.d0 = (int)blockIdx.x % SLICES * ATTN_SLICE;
@@ -218,7 +256,7 @@ struct fold { /* of one span, in shared memory */
     float max[ATTN_HEADS][SPAN_BLOCKS];   /* of a KV block, then running */
     float scale[ATTN_HEADS][SPAN_BLOCKS]; /* c of a block */
     float sum[ATTN_HEADS][SPAN_BLOCKS];   /* sum16(p) of a block */
-    float l[ATTN_HEADS];
+    float m[ATTN_HEADS], l[ATTN_HEADS];
 };
 
 /* The running maximum of blocks [lo_block, block], +0 for a zero; -INFINITY of none. */
@@ -289,6 +327,18 @@ IG_FN float *part_at(const struct ig_args *a, const struct work *w, int h, int s
     return a->part + (head * N_SPAN + (size_t)span) * PART;
 }
 
+/* The finished output of a head's dimension: one more score without a value, where the layer has
+ * sinks, and the division. */
+IG_FN float finished(const struct ig_args *a, int head, float m, float l, float o)
+{
+    if (a->sinks) {
+        const float sink = a->sinks[head], top = m > sink ? m : sink, c = ig_expf(m - top);
+        l = fmaf(l, c, ig_expf(sink - top));
+        o *= c;
+    }
+    return o * (1.0f / l);
+}
+
 /* Spans first..last of one head and dimension, merged in order: the finished output. */
 IG_FN float merge_spans(const struct ig_args *a, const struct work *w, int h, int d)
 {
@@ -302,7 +352,7 @@ IG_FN float merge_spans(const struct ig_args *a, const struct work *w, int h, in
         l = fmaf(ig_load_float(q + 1), cb, l * ca);
         o = fmaf(ig_load_float(q + 2 + d), cb, o * ca);
     }
-    return o * (1.0f / l);
+    return finished(a, w->head + h, m, l, o);
 }
 
 /* 1 in all threads of the block that comes last of this row's slice. */
@@ -331,22 +381,39 @@ IG_FN void put_output(const struct ig_args *a, const struct work *w, int h, int 
     if (ATTN_SLICE % QB != 0 || ANY_FLOAT(FMT_O)) a->ao[(size_t)w->row * Q_DIM + (size_t)at] = o;
 }
 
-/* q of the block's heads, rotated; with `fresh` also the row's own K and V, into shared memory
+/* Scales of the norms of the block's heads of q, then of k: a warp each. */
+IG_FN void norm_scales(const struct ig_args *a, const struct work *w, float *scale)
+{
+    const int i = (int)threadIdx.x / 32;
+    if (i <= ATTN_HEADS) {
+        const struct turn t = i < ATTN_HEADS ? q_head(a, w->row, w->turn, w->head + i)
+                                             : k_head(a, w->row, w->turn, w->kv_head);
+        const float s = i < ATTN_HEADS ? turn_scale(a->q + (size_t)w->row * Q_STRIDE, &t, Q_DIM)
+                                       : turn_scale(a->k + (size_t)w->row * KV_STRIDE, &t, KV_DIM);
+        if (threadIdx.x % 32 == 0) scale[i] = s;
+    }
+    __syncthreads();
+}
+
+/* q of the block's heads, turned; with `fresh` also the row's own K and V, into shared memory
  * and, by one block a slice, the cache.  Each has threads of its own, so that they overlap. */
 IG_FN void take_row(const struct ig_args *a, const struct work *w, float (*qs)[ATTN_HEADS],
                     kv_pair *kn, kv_elem *vs, int fresh)
 {
     enum { Q_ITEMS = ATTN_HEADS * HEAD_DIM, ALL = Q_ITEMS + HEAD_DIM + ATTN_SLICE };
+    IG_SHARED float scale[ATTN_HEADS + 1];
     const int keeps = w->head % GROUP == 0, items = fresh ? ALL : Q_ITEMS;
+    if ((QK_NORM_HEAD || QK_NORM_FULL) && a->q_norm) norm_scales(a, w, scale);
     for (int i = (int)threadIdx.x; i < items; i += ATTN_THREADS) {
         if (i < Q_ITEMS) {
-            const float *q = a->q + (size_t)w->row * Q_STRIDE +
-                             (size_t)((w->head + i / HEAD_DIM) * HEAD_DIM);
-            qs[i % HEAD_DIM][i / HEAD_DIM] =
-                rope_at(q, a->rope + (size_t)w->pos * HEAD_DIM, i % HEAD_DIM);
+            struct turn q = q_head(a, w->row, w->turn, w->head + i / HEAD_DIM);
+            q.scale = scale[i / HEAD_DIM];
+            qs[i % HEAD_DIM][i / HEAD_DIM] = turned(&q, i % HEAD_DIM);
         } else if (i < Q_ITEMS + HEAD_DIM) {
             const int d = i - Q_ITEMS;
-            const kv_elem e = new_k(a, w->row, w->pos, w->kv_head, d);
+            struct turn k = k_head(a, w->row, w->turn, w->kv_head);
+            k.scale = scale[ATTN_HEADS];
+            const kv_elem e = kv_round(turned(&k, d));
             kn[d] = k_twice(e);
             if (keeps && w->d0 == 0) store_k(a, w->seq, w->pos, w->kv_head, d, e);
         } else {
@@ -358,6 +425,7 @@ IG_FN void take_row(const struct ig_args *a, const struct work *w, float (*qs)[A
     }
 }
 
+_Static_assert(ATTN_HEADS < SPAN_BLOCKS, "a warp a head of q, and one for k");
 _Static_assert(SPAN_BLOCKS <= 32 && ATTN_HEADS * ATTN_SLICE <= ATTN_THREADS - 32,
                "a lane a block; a thread a dimension, and a warp to spare");
 
@@ -434,6 +502,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
             for (int b = lo_block; b < hi_block; b++) l = fmaf(l, f.scale[h][b], f.sum[h][b]);
             const float m = running_max(f.max[h], lo_block, hi_block - 1);
             if (lane == 0) {
+                f.m[h] = m;
                 f.l[h] = l;
                 if (!alone) {
                     part_at(&a, &w, h, w.span)[0] = m;
@@ -446,7 +515,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     const int h = t / ATTN_SLICE, d = t % ATTN_SLICE, sums = h < ATTN_HEADS;
     if (sums) o = sum_v(&f, ps[h], vs + d, h, lo_block, hi_block, w.from - first, w.to - first);
     __syncthreads();
-    if (sums && alone) put_output(&a, &w, h, d, o * (1.0f / f.l[h]));
+    if (sums && alone) put_output(&a, &w, h, d, finished(&a, w.head + h, f.m[h], f.l[h], o));
     if (sums && !alone) part_at(&a, &w, h, w.span)[2 + d] = o;
     if (alone || !last_here(&a, &w)) return;
     if (sums) put_output(&a, &w, h, d, merge_spans(&a, &w, h, d));

@@ -181,11 +181,12 @@ IG_FN float panel_get(float (*parts)[PR], int fmt, int r)
     return ig_tree16(a);
 }
 
-/* Call `body` with the matrix's format as a constant. */
+/* Call body(a, f, ...) with the matrix's format as a constant. */
 #define DISPATCH_ONE(set, f, body, ...) \
-    if (((set) & 1 << (f)) && is == (f)) body(&a, f, __VA_ARGS__);
-#define DISPATCH(set, f, body, ...)                     \
+    if (((set) & 1 << (f)) && is == (f)) body(a_, f, __VA_ARGS__);
+#define DISPATCH(a, set, f, body, ...)                  \
     {                                                   \
+        const struct ig_args *const a_ = (a);           \
         const int is = FMT_OF(set, f);                  \
         DISPATCH_ONE(set, IG_F32, body, __VA_ARGS__)    \
         DISPATCH_ONE(set, IG_F16, body, __VA_ARGS__)    \

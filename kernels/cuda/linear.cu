@@ -6,7 +6,7 @@
  */
 #include "args.h"
 #include "gemv.h"
-#include "row.h"
+#include "route.h"
 
 /* Words of weights a thread may have in flight: what ROWS accumulators leave of its registers. */
 enum {
@@ -33,13 +33,13 @@ IG_FN void norm_weights(ig_f4 *w, const float *norm)
 /* The activations that a panel of format `fmt` meets: with ROWS 1 the normed row, made here, as
  * the formats in `set` read it: xs, qs. */
 IG_FN void normed(const struct ig_args *a, const void **x, int fmt, int set, const ig_f4 *w,
-                  float *xs, struct ig_xq *qs, int first)
+                  const float *bias, float *xs, struct ig_xq *qs, int first)
 {
 #if ROWS == 1
     ig_f4 v[ROW_QUADS];
     (void)first;
     load_quads(v, a->x, PANEL_THREADS);
-    norm_quads(v, w, xs, PANEL_THREADS);
+    norm_quads(v, w, bias, xs, PANEL_THREADS);
     if (ANY_FLOAT(set)) store_quads(xs, v, PANEL_THREADS); /* all have read what it held */
     if (ANY_BLOCK(set)) quantize_quads(qs, v, ROW_QUADS, N_EMBD, PANEL_THREADS);
     __syncthreads();
@@ -47,11 +47,15 @@ IG_FN void normed(const struct ig_args *a, const void **x, int fmt, int set, con
 #else
     (void)set;
     (void)w;
+    (void)bias;
     (void)xs;
     (void)qs;
     row_pointers(x, fmt, a->xn, a->xq, first, N_EMBD);
 #endif
 }
+
+/* Row r of a matrix's result, with its bias. */
+IG_FN float biased(const struct ig_dmat *m, int r, float y) { return m->bias ? y + m->bias[r] : y; }
 
 enum { XS = ROWS == 1 ? N_EMBD : 1, QS = ROWS == 1 ? N_EMBD / QB + 1 : 1 };
 
@@ -73,13 +77,13 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
     norm_weights(w, a->mixer_norm);
     ig_after_previous();
     const int rows = rows_here(a, a->n, &first);
-    normed(a, x, fmt, FMT_QKV, w, xs, qs, first);
+    normed(a, x, fmt, FMT_QKV, w, a->mixer_norm_bias, xs, qs, first);
     panel_sum(acc, &b, &panel, x, rows);
     panel_put(parts, acc, &panel, rows);
     __syncthreads();
     for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS)
         y[(size_t)(first + i / PR) * (size_t)y_stride + (size_t)(p * PR + i % PR)] =
-            panel_get(parts[i / PR], fmt, i % PR);
+            biased(m, p * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
 }
 
 /* Panels of q, then k, then v. */
@@ -87,13 +91,13 @@ IG_KERNEL(ig_qkv, PANEL_THREADS, 4)
 {
     int p = (int)blockIdx.x;
     if (p < Q_STRIDE / PR) {
-        DISPATCH(FMT_QKV, a.mq.fmt, qkv_body, &a.mq, p, a.q, Q_STRIDE)
+        DISPATCH(&a, FMT_QKV, a.mq.fmt, qkv_body, &a.mq, p, a.q, Q_STRIDE)
         return;
     }
     p -= Q_STRIDE / PR;
     const int is_v = p >= KV_STRIDE / PR;
     const struct ig_dmat *m = is_v ? &a.mv : &a.mk;
-    DISPATCH(FMT_QKV, m->fmt, qkv_body, m, is_v ? p - KV_STRIDE / PR : p, is_v ? a.v : a.k, KV_STRIDE)
+    DISPATCH(&a, FMT_QKV, m->fmt, qkv_body, m, is_v ? p - KV_STRIDE / PR : p, is_v ? a.v : a.k, KV_STRIDE)
 }
 
 enum { AOQ = ROWS == 1 && ANY_BLOCK(FMT_O) ? Q_DIM / QB : 1 };
@@ -128,14 +132,14 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
     panel_sum(acc, &b, &panel, x, rows);
     panel_put(parts, acc, &panel, rows);
     __syncthreads();
-    if (mine) *to = before + panel_get(parts[t], fmt, r % PR);
+    if (mine) *to = before + biased(&a->mo, r, panel_get(parts[t], fmt, r % PR)) * RESIDUAL_SCALE;
 }
 _Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
 
 /* x += o times attention's output. */
 IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
 {
-    DISPATCH(FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
+    DISPATCH(&a, FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
 }
 
 IG_FN void router_body(const struct ig_args *a, int fmt, int block)
@@ -157,14 +161,14 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
     norm_weights(w, a->ffn_norm);
     ig_after_previous();
     const int rows = rows_here(a, a->n, &first);
-    normed(a, x, fmt, FMT_ROUTER, w, xs, qs, first);
+    normed(a, x, fmt, FMT_ROUTER, w, a->ffn_norm_bias, xs, qs, first);
     panel_sum(acc, &b, &panel, x, rows);
     panel_put(parts, acc, &panel, rows);
     __syncthreads();
     for (int i = (int)threadIdx.x; i < rows * wide; i += PANEL_THREADS) {
         const int r = block % halves * wide + i % wide;
         a->rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
-            panel_get(parts[i / wide], fmt, r);
+            biased(&a->router, p * PR + r, panel_get(parts[i / wide], fmt, r));
     }
 }
 
@@ -178,13 +182,18 @@ IG_KERNEL(ig_router, PANEL_THREADS, ROWS == 1 ? 2 : LINEAR_BLOCKS)
         norm_weights(w, a.ffn_norm);
         ig_after_previous();
         load_quads(v, a.x, PANEL_THREADS);
-        norm_quads(v, w, xs, PANEL_THREADS);
+        norm_quads(v, w, a.ffn_norm_bias, xs, PANEL_THREADS);
         if (ANY_FLOAT(FMT_GATE_UP)) store_quads(a.xn, v, PANEL_THREADS);
         if (ANY_BLOCK(FMT_GATE_UP)) quantize_quads(a.xq, v, ROW_QUADS, N_EMBD, PANEL_THREADS);
+        if (SHARED_GATE && a.shared_gate) {
+            store_quads(xs, v, PANEL_THREADS);
+            __syncthreads();
+            if (threadIdx.x < 32) weigh_shared(&a, xs, 0);
+        }
         return;
     }
 #endif
-    DISPATCH(FMT_ROUTER, a.router.fmt, router_body, (int)blockIdx.x - (ROWS == 1))
+    DISPATCH(&a, FMT_ROUTER, a.router.fmt, router_body, (int)blockIdx.x - (ROWS == 1))
 }
 
 IG_FN void output_body(const struct ig_args *a, int fmt, int p)
@@ -204,12 +213,14 @@ IG_FN void output_body(const struct ig_args *a, int fmt, int p)
     panel_sum(acc, &b, &panel, x, rows);
     panel_put(parts, acc, &panel, rows);
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS)
+    for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS) {
+        const float y = biased(&a->output, p * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
         a->logits[(size_t)(first + i / PR) * LOGIT_STRIDE + (size_t)(p * PR + i % PR)] =
-            panel_get(parts[i / PR], fmt, i % PR);
+            LOGIT_SCALE == 1.0f ? y : y / LOGIT_SCALE;
+    }
 }
 
 IG_KERNEL(ig_output, PANEL_THREADS, LINEAR_BLOCKS)
 {
-    DISPATCH(FMT_OUTPUT, a.output.fmt, output_body, (int)blockIdx.x)
+    DISPATCH(&a, FMT_OUTPUT, a.output.fmt, output_body, (int)blockIdx.x)
 }

@@ -151,60 +151,83 @@ IG_FN void quantize_warp(struct ig_xq *q, float v)
     }
 }
 
-/* 1 / sqrt(mean of squares + eps) of xs[N_EMBD] in shared memory, the same in all threads. */
-IG_FN float norm_scale(const float *xs)
+/* Reductions by rule 4 of kernels.h, in one warp: sum of x, x^2, x * w, (x - mean)^2. */
+enum { SUM_X, SUM_SQUARES, SUM_DOT, SUM_DEVIATIONS };
+IG_FN float next_sum(int kind, float sum, float x, float w, float mean)
 {
-    IG_SHARED float scale;
-    if (threadIdx.x < 32) {
-        const int lane = (int)threadIdx.x & 15;
-        enum { BUNCH = 32, STEP = 16 * BUNCH, BUNCHES = N_EMBD / STEP };
-        float sum = 0.0f, v[2][BUNCH]; /* one bunch on its way while the other is summed */
-        if (BUNCHES > 0) {
-            UNROLL for (int u = 0; u < BUNCH; u++) v[0][u] = xs[u * 16 + lane];
-        }
-        UNROLL for (int n = 0; n < BUNCHES; n++)
+    const float d = x - mean;
+    return kind == SUM_X         ? sum + x
+           : kind == SUM_SQUARES ? fmaf(x, x, sum)
+           : kind == SUM_DOT     ? fmaf(x, w, sum)
+                                 : fmaf(d, d, sum);
+}
+
+/* x[n], and w[n] for SUM_DOT; the same result in every lane. */
+IG_FN float warp_sum(int kind, const float *x, const float *w, float mean, int n)
+{
+    enum { BUNCH = 32, STEP = 16 * BUNCH };
+    const int lane = (int)threadIdx.x & 15, bunches = n / STEP;
+    float sum = 0.0f, v[2][BUNCH], u[2][BUNCH]; /* one bunch on its way while the other is summed */
+    UNROLL for (int b = 0; b <= bunches; b++)
+    {
+        UNROLL for (int i = 0; i < BUNCH && b < bunches; i++)
         {
-            if (n + 1 < BUNCHES) {
-                UNROLL for (int u = 0; u < BUNCH; u++)
-                    v[(n + 1) % 2][u] = xs[(n + 1) * STEP + u * 16 + lane];
-            }
-            UNROLL for (int u = 0; u < BUNCH; u++) sum = fmaf(v[n % 2][u], v[n % 2][u], sum);
+            v[b % 2][i] = x[b * STEP + i * 16 + lane];
+            u[b % 2][i] = kind == SUM_DOT ? w[b * STEP + i * 16 + lane] : 0.0f;
         }
-        int i = BUNCHES * STEP;
-        for (; i < N_EMBD; i += 16)
-            if (i + lane < N_EMBD) sum = fmaf(xs[i + lane], xs[i + lane], sum);
-        sum = tree_of_lanes(sum);
-        if (threadIdx.x == 0) scale = 1.0f / sqrtf(sum / (float)N_EMBD + NORM_EPS);
+        UNROLL for (int i = 0; i < BUNCH && b > 0; i++)
+            sum = next_sum(kind, sum, v[(b + 1) % 2][i], u[(b + 1) % 2][i], mean);
+    }
+    for (int i = bunches * STEP + lane; i < n; i += 16)
+        sum = next_sum(kind, sum, x[i], kind == SUM_DOT ? w[i] : 0.0f, mean);
+    return tree_of_lanes(sum);
+}
+
+/* 1 / sqrt(mean of squares + eps) of x[n]: one warp. */
+IG_FN float rms_scale(const float *x, int n)
+{
+    return 1.0f / sqrtf(warp_sum(SUM_SQUARES, x, NULL, 0.0f, n) / (float)n + NORM_EPS);
+}
+
+/* Mean (0 without NORM_LAYER) and scale of xs[N_EMBD] in shared memory, the same in all threads. */
+IG_FN float norm_scale(const float *xs, float *mean)
+{
+    IG_SHARED float scale, middle;
+    if (threadIdx.x < 32) {
+        const float m = NORM_LAYER ? warp_sum(SUM_X, xs, NULL, 0.0f, N_EMBD) / (float)N_EMBD : 0.0f;
+        const float sum = warp_sum(NORM_LAYER ? SUM_DEVIATIONS : SUM_SQUARES, xs, NULL, m, N_EMBD);
+        if (threadIdx.x == 0) {
+            scale = 1.0f / sqrtf(sum / (float)N_EMBD + NORM_EPS);
+            middle = m;
+        }
     }
     __syncthreads();
+    *mean = middle;
     return scale;
 }
 
-/* v, this thread's quads of a row, becomes its norm with weights w; xs[N_EMBD] is scratch. */
-IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, float *xs, int threads)
+IG_FN float normed_value(float x, float mean, float scale, float w, const float *bias, int i)
+{
+    if (!NORM_LAYER) return x * scale * w;
+    return bias ? fmaf((x - mean) * scale, w, bias[i]) : (x - mean) * scale * w;
+}
+
+/* v, this thread's quads of a row, becomes its norm with weights w and `bias`, or NULL;
+ * xs[N_EMBD] is scratch. */
+IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, const float *bias, float *xs, int threads)
 {
     store_quads(xs, v, threads);
     __syncthreads();
-    const float scale = norm_scale(xs);
+    float mean;
+    const float scale = norm_scale(xs, &mean);
     UNROLL for (int u = 0; u < QUADS(N_EMBD, threads); u++)
     {
-        v[u].x = v[u].x * scale * w[u].x;
-        v[u].y = v[u].y * scale * w[u].y;
-        v[u].z = v[u].z * scale * w[u].z;
-        v[u].w = v[u].w * scale * w[u].w;
+        const int i = quad_at(u, threads) < N_EMBD ? quad_at(u, threads) : 0;
+        v[u].x = normed_value(v[u].x, mean, scale, w[u].x, bias, i);
+        v[u].y = normed_value(v[u].y, mean, scale, w[u].y, bias, i + 1);
+        v[u].z = normed_value(v[u].z, mean, scale, w[u].z, bias, i + 2);
+        v[u].w = normed_value(v[u].w, mean, scale, w[u].w, bias, i + 3);
     }
-}
-
-/* The chosen experts' logits w[N_EXPERT_USED] in shared memory become their softmax: one warp. */
-IG_FN void softmax_chosen(float *w)
-{
-    const int lane = (int)threadIdx.x & 31, first = lane & 15;
-    float most = w[0], sum = 0.0f; /* rank 0 is the largest */
-    for (int i = first; i < N_EXPERT_USED; i += 16) sum += ig_expf(w[i] - most);
-    const float inv = 1.0f / tree_of_lanes(sum);
-    __syncwarp();
-    for (int i = lane; i < N_EXPERT_USED; i += 32) w[i] = ig_expf(w[i] - most) * inv;
-    __syncwarp();
 }
 
 #endif

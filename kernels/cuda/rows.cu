@@ -28,10 +28,17 @@ IG_KERNEL(ig_embed, ROW_THREADS, 2)
         a.row.token[t] = id;
         a.row.pos[t] = a.host.pos[t];
         a.row.seq[t] = a.host.seq[t];
+        a.row.turn[t] = a.host.turn[t];
         if (t < a.n_want) a.row.want[t] = a.host.want[t];
     }
     for (int c = (int)threadIdx.x; c < N_EMBD; c += ROW_THREADS)
-        a.x[(size_t)t * N_EMBD + (size_t)c] = weight_at(p, fmt, id % PR, c);
+        a.x[(size_t)t * N_EMBD + (size_t)c] = weight_at(p, fmt, id % PR, c) * EMBD_SCALE;
+    if (t == 0 && threadIdx.x == 0) *a.force = *a.host_force;
+    for (int i = (int)threadIdx.x; i < N_LAYER * N_EXPERT_USED && *a.host_force; i += ROW_THREADS) {
+        const size_t at = (size_t)t * N_LAYER * N_EXPERT_USED + (size_t)i;
+        a.force_expert[at] = a.host_expert[at];
+        a.force_weight[at] = a.host_weight[at];
+    }
 }
 
 /* in 0: rows of x before the mixer; 1: before the feed-forward block; 2: wanted rows, at the end. */
@@ -44,7 +51,8 @@ IG_KERNEL(ig_norm, ROW_THREADS, 2)
     const int t = (int)blockIdx.x, from = a.in == 2 ? a.row.want[t] : t;
     struct ig_xq *q = a.in == 2 ? a.lnq : a.xq;
     load_quads(v, a.x + (size_t)from * N_EMBD, ROW_THREADS);
-    norm_quads(v, w, xs, ROW_THREADS);
+    norm_quads(v, w, a.in == 0 ? a.mixer_norm_bias : a.in == 1 ? a.ffn_norm_bias : a.output_norm_bias, xs,
+               ROW_THREADS);
     store_quads((a.in == 2 ? a.ln : a.xn) + (size_t)t * N_EMBD, v, ROW_THREADS);
     if (a.in == 2 ? ANY_BLOCK(FMT_OUTPUT) : ANY_BLOCK(FMT_QKV | FMT_ROUTER | FMT_GATE_UP))
         quantize_quads(q + (size_t)t * (N_EMBD / QB), v, QUADS(N_EMBD, ROW_THREADS), N_EMBD,

@@ -2,7 +2,10 @@
  *
  * From the command line (gen/plan_device.lua): N_EMBD N_HEAD N_HEAD_KV HEAD_DIM
  * N_FF N_EXPERT N_EXPERT_USED N_VOCAB N_ROW N_SEQ_BLOCK N_SPAN SPAN_BLOCKS KV_FMT
- * NORM_EPS ATTN_SCALE ATTN_HEADS ATTN_SLICE; for each matrix the set of its
+ * NORM_EPS ATTN_SCALE ATTN_HEADS ATTN_SLICE ROPE_DIM N_FF_ASIDE N_LAYER; the model's
+ * arithmetic, as in templates/config.h: EMBD_SCALE RESIDUAL_SCALE LOGIT_SCALE QKV_CLIP
+ * ACT_LIMIT ROUTE_SCALE ROUTER_JITTER, and switches NORM_LAYER QK_NORM_HEAD QK_NORM_FULL
+ * ACT_OAI ROUTE_SIGMOID ROUTE_SPARSEMIXER ROUTE_NORM SHARED_GATE; for each matrix the set of its
  * formats as bits of enum ig_fmt: FMT_EMBD FMT_QKV FMT_O FMT_ROUTER FMT_GATE_UP
  * FMT_DOWN FMT_OUTPUT; and ROWS, activation rows that a block takes at once.
  *
@@ -26,7 +29,9 @@ enum {
     Q_DIM = N_HEAD * HEAD_DIM,
     KV_DIM = N_HEAD_KV * HEAD_DIM,
     GROUP = N_HEAD / N_HEAD_KV,
-    FF_PAD = UP_TO(N_FF, 32),
+    FF_BLOCKS = DIV_UP(N_FF, 32), /* of 32 hidden values; the dense block's */
+    ASIDE_BLOCKS = DIV_UP(N_FF_ASIDE, 32),
+    ASIDE = N_ROW * N_EXPERT_USED, /* slots: row * k + rank; the dense block's, ASIDE + row */
     Q_STRIDE = UP_TO(Q_DIM, 16), /* floats from one row to the next */
     KV_STRIDE = UP_TO(KV_DIM, 16),
     RL_STRIDE = UP_TO(N_EXPERT, 16),

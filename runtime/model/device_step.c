@@ -15,8 +15,9 @@ enum {
     HEAD_SLICES = IG_HEAD_DIM / IG_ATTN_SLICE,
     ATTN_THREADS = IG_SPAN_BLOCKS * 32,
     ATTN_SHARED = IG_SPAN_BLOCKS * IG_KV_BLOCK * IG_ATTN_SLICE * IG_KV_ELEM,
-    DOWN_THREADS = IG_PANEL_THREADS * IG_DOWN_RANKS(IG_N_EXPERT_USED),
-    MOST_ITEM = IG_N_ROW * IG_N_EXPERT_USED / IG_DEVICE_ROWS + IG_N_EXPERT
+    DOWN_THREADS = IG_PANEL_THREADS * (IG_DOWN_RANKS(IG_N_EXPERT_USED) + (IG_N_FF_ASIDE > 0)),
+    FORCED = IG_N_ROW * IG_N_LAYER * IG_N_EXPERT_USED,
+    FF_BLOCKS = IG_FF_PAD / IG_QBLOCK
 };
 
 /* name, threads, shared memory beyond its own: of one row, then of a batch. */
@@ -65,7 +66,9 @@ static struct named_kernel of_batch[N_BATCH] = { BATCH_KERNELS(X) };
 /* What the host and the device share, in pinned memory: the batch, the logits, and
  * what a tap is shown. */
 struct shared {
-    int32_t token[IG_N_ROW], pos[IG_N_ROW], seq[IG_N_ROW], want[IG_N_LOGIT_ROW];
+    int32_t token[IG_N_ROW], pos[IG_N_ROW], seq[IG_N_ROW], turn[IG_N_ROW], want[IG_N_LOGIT_ROW];
+    int32_t force, force_expert[FORCED]; /* recorded choices */
+    float force_weight[FORCED];
     int32_t expert[IG_N_ROW * IG_N_EXPERT_USED];
     float weight[IG_N_ROW * IG_N_EXPERT_USED];
     float hidden[IG_N_ROW * IG_N_EMBD];
@@ -78,12 +81,17 @@ static struct ig_args args;
 
 static struct ig_dmat matrix(const unsigned char *data, const struct ig_mat *m)
 {
-    return (struct ig_dmat){ data + m->off, m->stride, m->fmt };
+    const float *bias = m->bias ? (const float *)(const void *)(data + m->bias) : NULL;
+    return (struct ig_dmat){ data + m->off, bias, m->stride, m->fmt };
+}
+static const float *vector(const unsigned char *data, uint64_t off)
+{
+    return off ? (const float *)(const void *)(data + off) : NULL;
 }
 
 static struct ig_rows rows_at(int32_t *p)
 {
-    return (struct ig_rows){ p, p + IG_N_ROW, p + 2 * IG_N_ROW, p + 3 * IG_N_ROW };
+    return (struct ig_rows){ p, p + IG_N_ROW, p + 2 * IG_N_ROW, p + 3 * IG_N_ROW, p + 4 * IG_N_ROW };
 }
 
 /* Everything that is the same in all layers and batches. */
@@ -91,9 +99,9 @@ static void fill_args(unsigned char *mem, struct shared *seen)
 {
 #define AT(NAME, type) ((type *)(void *)(mem + IG_VRAM_##NAME##_OFF))
     const unsigned char *data = mem + IG_VRAM_DATA_OFF;
-    int32_t *const expert = AT(TOPK, int32_t);
+    int32_t *const expert = AT(TOPK, int32_t), *const force = AT(FORCED, int32_t);
     args = (struct ig_args){
-        .host = { seen->token, seen->pos, seen->seq, seen->want },
+        .host = { seen->token, seen->pos, seen->seq, seen->turn, seen->want },
         .row = rows_at(AT(BATCH, int32_t)),
         .x = AT(X, float), .xn = AT(XN, float), .q = AT(Q, float), .k = AT(K, float),
         .v = AT(V, float), .ao = AT(AO, float), .rl = AT(RL, float), .h = AT(H, float),
@@ -103,7 +111,11 @@ static void fill_args(unsigned char *mem, struct shared *seen)
         .expert = expert, .weight = (float *)(void *)(expert + IG_N_ROW * IG_N_EXPERT_USED),
         .route = AT(ROUTE, int32_t), .arrived = AT(ARRIVED, uint32_t),
         .embd = matrix(data, &ig_token_embd), .output = matrix(data, &ig_output),
-        .output_norm = (const float *)(const void *)(data + ig_output_norm),
+        .output_norm = vector(data, ig_output_norm),
+        .output_norm_bias = vector(data, ig_output_norm_bias),
+        .shared_scale = AT(GATE, float),
+        .force = force, .force_expert = force + 1, .force_weight = (float *)(void *)(force + 1 + FORCED),
+        .host_force = &seen->force, .host_expert = seen->force_expert, .host_weight = seen->force_weight,
     };
 #undef AT
 }
@@ -117,8 +129,18 @@ static void layer_args(const struct ig_engine *e, int layer)
         (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
     args.window = (int32_t)l->window;
     args.kv = mem + IG_VRAM_KV_OFF + (uint64_t)layer * layer_kv;
-    args.mixer_norm = (const float *)(const void *)(data + l->mixer_norm);
-    args.ffn_norm = (const float *)(const void *)(data + l->ffn_norm);
+    args.layer = layer;
+    args.routed = l->ffn == IG_FFN_MOE;
+    args.aside = (int32_t)l->dense_gate.rows;
+    args.mixer_norm = vector(data, l->mixer_norm);
+    args.ffn_norm = vector(data, l->ffn_norm);
+    args.mixer_norm_bias = vector(data, l->mixer_norm_bias);
+    args.ffn_norm_bias = vector(data, l->ffn_norm_bias);
+    args.q_norm = vector(data, l->q_norm);
+    args.k_norm = vector(data, l->k_norm);
+    args.sinks = vector(data, l->sinks);
+    args.route_bias = vector(data, l->route_bias);
+    args.shared_gate = vector(data, l->shared_gate);
     args.mq = matrix(data, &l->q);
     args.mk = matrix(data, &l->k);
     args.mv = matrix(data, &l->v);
@@ -127,6 +149,9 @@ static void layer_args(const struct ig_engine *e, int layer)
     args.gate = matrix(experts, &l->gate);
     args.up = matrix(experts, &l->up);
     args.down = matrix(experts, &l->down);
+    args.dense_gate = matrix(data, &l->dense_gate);
+    args.dense_up = matrix(data, &l->dense_up);
+    args.dense_down = matrix(data, &l->dense_down);
     args.expert_stride = l->expert_stride;
 }
 
@@ -151,14 +176,18 @@ enum {
     ATTN_BLOCKS = IG_N_HEAD / IG_ATTN_HEADS * HEAD_SLICES
 };
 
+/* 32 hidden values each: of this layer's dense block. */
+static int aside_blocks(void) { return (args.aside + IG_QBLOCK - 1) / IG_QBLOCK; }
+
 static void step_layer(struct ig_engine *e, int layer)
 {
     layer_args(e, layer);
+    const int routers = args.routed ? router_blocks(&ig_layers[layer].router) : 0;
     run_step(e, STEP_qkv, QKV_PANELS, 1);
     run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
-    run_step(e, STEP_router, 1 + router_blocks(&ig_layers[layer].router), 1);
-    run_step(e, STEP_gate_up, IG_FF_PAD / IG_QBLOCK, IG_N_EXPERT_USED);
+    run_step(e, STEP_router, 1 + routers, 1);
+    run_step(e, STEP_gate_up, (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks(), 1);
     run_step(e, STEP_down, EMBD_PANELS, 1);
 }
 
@@ -169,11 +198,21 @@ static void step_output(struct ig_engine *e)
     run_step(e, STEP_output, IG_LOGIT_STRIDE / 16, 1);
 }
 
+static void batch_experts(struct ig_engine *e, const struct ig_layer *l, int groups)
+{
+    const int n = args.n, most = n * IG_N_EXPERT_USED / IG_DEVICE_ROWS + IG_N_EXPERT;
+    const int items = most < n * IG_N_EXPERT_USED ? most : n * IG_N_EXPERT_USED;
+    run_batch(e, BATCH_router, router_blocks(&l->router), groups, 1);
+    run_batch(e, BATCH_topk, n, 1, 1);
+    run_batch(e, BATCH_group, 1, 1, 1);
+    args.in = 0;
+    run_batch(e, BATCH_gate_up, FF_BLOCKS, items, 1);
+    run_batch(e, BATCH_down, EMBD_PANELS, items, 1);
+}
+
 static void batch_layer(struct ig_engine *e, int layer)
 {
     const int n = args.n, groups = (n + IG_DEVICE_ROWS - 1) / IG_DEVICE_ROWS;
-    const int most = n * IG_N_EXPERT_USED / IG_DEVICE_ROWS + IG_N_EXPERT;
-    const int items = most < n * IG_N_EXPERT_USED ? most : n * IG_N_EXPERT_USED;
     layer_args(e, layer);
     args.in = 0;
     run_batch(e, BATCH_norm, n, 1, 1);
@@ -185,11 +224,12 @@ static void batch_layer(struct ig_engine *e, int layer)
     run_batch(e, BATCH_attn_out, EMBD_PANELS, groups, 1);
     args.in = 1;
     run_batch(e, BATCH_norm, n, 1, 1);
-    run_batch(e, BATCH_router, router_blocks(&ig_layers[layer].router), groups, 1);
-    run_batch(e, BATCH_topk, n, 1, 1);
-    run_batch(e, BATCH_group, 1, 1, 1);
-    run_batch(e, BATCH_gate_up, IG_FF_PAD / IG_QBLOCK, items, 1);
-    run_batch(e, BATCH_down, EMBD_PANELS, items, 1);
+    if (args.routed) batch_experts(e, &ig_layers[layer], groups);
+    if (args.aside) {
+        args.in = 1;
+        run_batch(e, BATCH_gate_up, aside_blocks(), groups, 1);
+        run_batch(e, BATCH_down, EMBD_PANELS, groups, 1);
+    }
     run_batch(e, BATCH_combine, n, 1, 1);
 }
 
@@ -215,7 +255,7 @@ static void show(struct ig_engine *e, int layer)
         const int pos = e->batch->pos[t];
         if (e->tap.hidden)
             e->tap.hidden(e->tap.ctx, layer, pos, shared->hidden + (size_t)t * IG_N_EMBD);
-        if (e->tap.routed && layer >= 0)
+        if (e->tap.routed && layer >= 0 && args.routed)
             e->tap.routed(e->tap.ctx, layer, pos, shared->expert + t * k, shared->weight + t * k);
     }
 }
@@ -261,6 +301,13 @@ void ig_step_forward(struct ig_engine *e)
     memcpy(shared->token, b->token, bytes);
     memcpy(shared->pos, b->pos, bytes);
     memcpy(shared->seq, b->seq, bytes);
+    for (int i = 0; i < b->n; i++) shared->turn[i] = e->rope * IG_N_CTX + b->pos[i];
+    shared->force = e->force_expert != NULL;
+    if (shared->force) {
+        const size_t each = (size_t)IG_N_LAYER * IG_N_EXPERT_USED * (size_t)b->n;
+        memcpy(shared->force_expert, e->force_expert, each * sizeof(int32_t));
+        memcpy(shared->force_weight, e->force_weight, each * sizeof(float));
+    }
     memcpy(shared->want, e->want_row, sizeof(int32_t) * (size_t)e->n_want);
     args.n = b->n;
     args.n_want = e->n_want;
