@@ -1,18 +1,29 @@
 -- gen/device_kinds.lua -- what the device's kernels know of a model; all the rest is refused.
 --
--- One entry for each field of gen/model.lua that changes arithmetic: a field that is not
--- here is a size.  tests/gen/device.lua sees to it that none is forgotten.
-
+-- KNOWN has the fields of gen/model.lua that have values which the kernels do not know; with
+-- the fields of ANY they can do whatever a model says.  A new field is in neither, and the
+-- tests fail until somebody has decided.
 
 local M = {}
 
--- { field, the values that kernels/cuda/ has, as a list or a test, in words }
+-- { field, the values that kernels/cuda/ has }
 M.KNOWN = {
   { "act", { "swiglu", "swiglu_oai" } },
   { "n_route_group", { 1 } },
   { "n_layer_enc", { 0 } },
   { "n_rel_bucket", { 0 } },
   { "kv_lora", {} },
+}
+
+M.ANY = {
+  "family", "n_layer", "n_embd", "n_head", "n_head_kv", "head_dim", "n_ff", "n_expert", "n_expert_used", "n_vocab",
+  "n_ctx_train", "norm_eps", "rope_theta", "window", "tied", "weights", "norm", "norm_bias", "qk_norm", "attn_bias",
+  "output_bias", "expert_bias", "sinks", "window_every", "act_limit", "qkv_clip", "embd_scale", "residual_scale",
+  "logit_scale", "attn_scale", "router", "route_norm", "route_scale", "route_bias", "router_jitter", "n_layer_dense",
+  "n_ff_dense", "n_ff_shared", "shared_gate", "rope_dim", "rope",
+  -- of what KNOWN refuses
+  "n_route_group_used", "route_group_top", "sparse_step", "sparse_step_enc", "rel_distance", "start_token", "q_lora",
+  "nope_dim", "v_dim", "latent_eps",
 }
 
 local function listed(values, v)

@@ -17,11 +17,11 @@ report "every global symbol starts with ig_" \
        awk 'NF == 3 && $3 !~ /^([.]gomp_critical_user_)?(ig_|main$)/ { print $3 }')"
 
 # Files that run between the first and the last token.
-hot="forward attn encoder mla moe route linear team sample generate out stop
+hot="device_step forward attn encoder mla moe route linear team sample generate out stop
      tier tier_ahead mover xcache stride policy_lru policy_lru2 policy_decay policy_echo policy_static"
 found=""
 for f in $hot; do
-    for o in out/$id/obj/runtime/*/$f.o out/test/t-tier/obj/runtime/*/$f.o out/common/runtime/*/$f.o; do
+    for o in out/$id/obj/runtime/*/$f.o out/test/t-tier/obj/runtime/*/$f.o out/test/gpu-*/obj*/runtime/*/$f.o out/common/runtime/*/$f.o; do
         [ -f "$o" ] && found="$found$(nm -u "$o" |
             awk -v f="$f" '$2 ~ /^(malloc|calloc|realloc|free|mmap|munmap|posix_memalign|aligned_alloc|strdup|fopen|printf|fprintf|snprintf|qsort)$/ { print f ": " $2 "; " }')"
     done

@@ -142,9 +142,8 @@ IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
     DISPATCH(&a, FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
 }
 
-IG_FN void router_body(const struct ig_args *a, int fmt, int block)
+IG_FN void router_body(const struct ig_args *a, int fmt, int block, float *xs)
 {
-    IG_SHARED float xs[XS];
     IG_SHARED struct ig_xq qs[QS];
     IG_SHARED panel_parts parts[ROWS];
     const int halves = IS_BLOCK(fmt) ? 1 : 2, p = block / halves, wide = PR / halves;
@@ -175,9 +174,9 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
 /* With ROWS 1 block 0 leaves the normed row where the experts read it. */
 IG_KERNEL(ig_router, PANEL_THREADS, ROWS == 1 ? 2 : LINEAR_BLOCKS)
 {
+    IG_SHARED float xs[XS];
 #if ROWS == 1
     if (blockIdx.x == 0) {
-        IG_SHARED float xs[N_EMBD];
         ig_f4 w[ROW_QUADS], v[ROW_QUADS];
         norm_weights(w, a.ffn_norm);
         ig_after_previous();
@@ -193,7 +192,7 @@ IG_KERNEL(ig_router, PANEL_THREADS, ROWS == 1 ? 2 : LINEAR_BLOCKS)
         return;
     }
 #endif
-    DISPATCH(&a, FMT_ROUTER, a.router.fmt, router_body, (int)blockIdx.x - (ROWS == 1))
+    DISPATCH(&a, FMT_ROUTER, a.router.fmt, router_body, (int)blockIdx.x - (ROWS == 1), xs)
 }
 
 IG_FN void output_body(const struct ig_args *a, int fmt, int p)

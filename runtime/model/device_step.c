@@ -349,6 +349,10 @@ enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why)
         ig_step_close(e);
         return err;
     }
+    /* The kernels find a KV block by its number: the table says the same (kernels/cuda/attn.cu). */
+    for (int s = 0; s < IG_N_SEQ; s++)
+        for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
+            IG_ASSERT(e->kv_table[s][i] == (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i);
     fill_args(ig_device_mem(e->device), seen);
     const uint64_t work = IG_VRAM_DATA_OFF + IG_DATA_BYTES;
     ig_device_fill(e->device, work, poison ? 0xff : 0, IG_VRAM_BYTES - work);

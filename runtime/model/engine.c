@@ -89,9 +89,6 @@ static enum ig_err prepare_arena(struct ig_engine *e, const struct ig_open *o, s
 #if IG_N_REL_BUCKET
     ig_fill_bias(e);
 #endif
-    for (int s = 0; s < IG_N_SEQ; s++)
-        for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
-            e->kv_table[s][i] = (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i;
     return ig_tier_open(e, o, why);
 }
 
@@ -123,6 +120,9 @@ static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct 
                        IG_N_CTX, o->n_ctx);
     e->n_ctx = o->n_ctx > 0 ? o->n_ctx : IG_N_CTX;
     ig_set_length(e, 0);
+    for (int s = 0; s < IG_N_SEQ; s++)
+        for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
+            e->kv_table[s][i] = (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i;
     start_team(e, o->threads);
     enum ig_err err = ig_wfile_open(&e->file, o->weights, IG_LAYOUT_HASH, why);
     if (err != IG_OK) return err;

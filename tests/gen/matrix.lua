@@ -10,17 +10,15 @@ local T = {}
 local TOO_LARGE = {
   ["4090"] = "deepseek-v3 qwen3-235b-a22b",
   ["TEMPLATE"] = "dbrx deepseek-v3 glm-4.5-air gpt-oss-120b mixtral-8x22b mixtral phi-3.5-moe qwen2-57b-a14b "
-    .. "qwen3-235b-a22b qwen3-30b-a3b-48l",
+    .. "qwen3-235b-a22b",
   ["box-8gb"] = "dbrx deepseek-v3 glm-4.5-air mixtral-8x22b mixtral qwen2-57b-a14b qwen3-235b-a22b",
   ["h200"] = "deepseek-v3 qwen3-235b-a22b",
 }
 
 -- Models that would fit the device, whose kernels do not know them.
 local UNKNOWN = {
-  ["4090"] = "deepseek-v2-lite gpt-oss-20b granite-3-moe olmoe-7b qwen1.5-moe-a2.7b qwen3-30b-a3b-8l qwen3-30b-a3b "
-    .. "switch-base-128",
-  ["h200"] = "dbrx deepseek-v2-lite glm-4.5-air gpt-oss-120b gpt-oss-20b granite-3-moe olmoe-7b phi-3.5-moe "
-    .. "qwen1.5-moe-a2.7b qwen2-57b-a14b qwen3-30b-a3b-8l qwen3-30b-a3b switch-base-128",
+  ["4090"] = "deepseek-v2-lite switch-base-128",
+  ["h200"] = "deepseek-v2-lite switch-base-128",
 }
 
 local REFUSED = {}

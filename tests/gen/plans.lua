@@ -348,7 +348,7 @@ function T.test_device_holds_everything_or_nothing()
   local d = p.device
   lu.assertNil(lib.plan("mixtral", "4090").device)
   -- f16 KV: a slice is 32 dimensions where shared memory is small, 64 on a chip for servers.
-  eq({ d.attn_slice, lib.plan("qwen3-30b-a3b-48l", "h200").device.attn_slice }, { 32, 64 })
+  eq({ d.attn_slice, lib.plan("qwen3-30b-a3b", "h200").device.attn_slice }, { 32, 64 })
   local at = 0
   for _, r in ipairs(d.regions) do
     if r.bytes > 0 then eq(r.off, at) end
@@ -357,6 +357,14 @@ function T.test_device_holds_everything_or_nothing()
   eq(d.bytes, at)
   lu.assertStrContains(table.concat(d.defines, " "), "N_EMBD=256 N_HEAD=8 N_HEAD_KV=2 HEAD_DIM=32")
   eq(p.rate.bound, "VRAM")
+end
+
+function T.test_device_has_decided_on_every_field()
+  local kinds, fields, decided = require "gen.device_kinds", {}, {}
+  for i, field in ipairs(require("gen.model").fields) do fields[i] = field.name end
+  for i, known in ipairs(kinds.KNOWN) do decided[i] = known[1] end
+  table.move(kinds.ANY, 1, #kinds.ANY, #decided + 1, decided)
+  lu.assertItemsEquals(fields, decided)
 end
 
 function T.test_device_says_what_it_cannot()
