@@ -15,7 +15,8 @@ enum {
     IG_ROW_THREADS = 256,
     IG_GATE_UP_THREADS = 4 * IG_PANEL_THREADS,
     IG_TOPK_THREADS = 128,
-    IG_GROUP_THREADS = 1024
+    IG_GROUP_THREADS = 1024,
+    IG_PLACE_THREADS = 128
 };
 #define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)
 
@@ -34,7 +35,46 @@ struct ig_rows {
     int32_t *want;              /* [n_want] rows whose logits are wanted */
 };
 
+/* Where the chosen experts of a layer are: ig_place decides it, what follows reads it. */
+enum { IG_MOST_USED = 32 };
+struct ig_places {
+    int32_t n_link, n_cpu;               /* experts that come over the link; that the CPU computes */
+    int32_t id[IG_MOST_USED];            /* rank by rank */
+    float weight[IG_MOST_USED];
+    int32_t order[IG_MOST_USED];         /* ranks: those in their slots first, the CPU's last */
+    int32_t cpu[IG_MOST_USED];           /* 1: computed by the CPU */
+    uint64_t at[IG_MOST_USED];           /* bytes from slot 0 to the expert's slot */
+    int64_t shift[IG_MOST_USED];         /* from the slot's address to the expert's in host memory, which
+                                            the slot is to be filled from; 0: it is there */
+};
+
+/* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
+struct ig_xcache {
+    struct ig_places *now;
+    int32_t *tag;                        /* of this layer: [ways] expert in a way, -1: none */
+    float *use;                          /* of this layer: [experts] decayed count of uses */
+    uint64_t set;                        /* bytes from slot 0 to this layer's first way */
+    uint64_t spare;                      /* the same of the spare slots, one a rank */
+    uint32_t *count;                     /* of this layer: hits, over the link, by the CPU */
+    uint32_t *step;                      /* steps so far, this one included */
+    int32_t *split;                      /* [k + 1] of m reachable misses, how many take the link */
+    int32_t ways;                        /* in use */
+    uint64_t slot_bytes;
+    const unsigned char *slots;          /* slot 0; a layer's ways, then the next's; IG_MOST_USED spares */
+    const unsigned char *host;           /* this layer's experts, in mapped host memory */
+    uint64_t reach;                      /* bytes of them that are mapped */
+    /* mapped host memory: what the CPU is asked for and what it answers */
+    const int32_t *host_split;
+    int32_t *asked;                      /* of this layer: n, ranks[k], experts[k] */
+    struct ig_xq *asked_xq;
+    float *asked_xn;
+    const float *answer;                 /* [k][N_EMBD] */
+    uint32_t *posted;                    /* of this layer: number of the step */
+    const uint32_t *done;                /* of this layer: the same, when the answer is there */
+};
+
 struct ig_args {
+    struct ig_xcache xc;
     struct ig_rows host, row; /* mapped host memory; its copy in device memory */
     int32_t n, n_want;
     int32_t window;           /* of this layer; 0: none */

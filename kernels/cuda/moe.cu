@@ -9,7 +9,7 @@
  */
 #include "args.h"
 #include "gemv.h"
-#include "route.h"
+#include "place.h"
 
 enum {
     RANKS = ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) : 1, /* experts at once */
@@ -33,6 +33,7 @@ struct hidden {
     size_t expert; /* bytes from expert 0's */
     int ff;        /* its width */
     int block;
+    int64_t shift; /* as in struct ig_places */
 };
 
 IG_FN float activated(float g, float u)
@@ -44,11 +45,13 @@ IG_FN float activated(float g, float u)
     return (u + 1.0f) * (g / (1.0f + ig_expf(-1.702f * g)));
 }
 
-/* Element r of an expert's bias. */
-IG_FN float with_bias(const struct ig_dmat *m, size_t expert, int r, float y)
+/* Element r of an expert's bias; `shift` as in struct ig_places. */
+IG_FN float with_bias(const struct ig_dmat *m, size_t expert, int64_t shift, int r, float y)
 {
     if (!m->bias) return y;
-    return y + ((const float *)(const void *)((const unsigned char *)(const void *)m->bias + expert))[r];
+    float *b = (float *)((uintptr_t)m->bias + expert) + r;
+    if (shift) *b = *(const float *)shifted(b, shift);
+    return y + *b;
 }
 
 /* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats. */
@@ -65,6 +68,10 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
     const void *x[ROWS];
     float acc[ROWS][2];
 
+    if (k->shift) {
+        fill_panel(panel.p, k->shift, m->stride);
+        __syncthreads();
+    }
     panel_load(&b, &panel, 0);
     UNROLL for (int t = 0; t < ROWS; t++)
     {
@@ -80,8 +87,8 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
     float h = 0.0f;
     if (2 * k->block + half < panels) {
         const int at = k->block * 32 + i;
-        h = activated(with_bias(k->gate, k->expert, at, panel_get(parts[half][row], fmt, r)),
-                      with_bias(k->up, k->expert, at, panel_get(parts[2 + half][row], fmt, r)));
+        h = activated(with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r)),
+                      with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
     }
     const size_t to = hidden_block(slot[row]) + (size_t)k->block;
     if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to, h);
@@ -106,13 +113,19 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     ig_after_previous();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     if (aside) {
-        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed };
+        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0 };
         __syncthreads();
         DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
         return;
     }
-    route(&a, &r, 0, GATE_UP_THREADS, 0, force);
-    const struct hidden k = { &a.gate, &a.up, (size_t)r.id[rank] * a.expert_stride, N_FF, block % FF_BLOCKS };
+    const struct spot s = spot_of(&a, &r, rank, force);
+    if (s.rank < 0) return;
+    if (CACHED) {
+        __syncthreads();
+        if (threadIdx.x == 0) slot = s.rank;
+        __syncthreads();
+    }
+    const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift };
     DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
 }
 
@@ -121,10 +134,9 @@ enum {
     STAGED = HQ_BLOCKS <= 512 /* 20 KiB */
 };
 
-IG_FN struct panel down_panel(const struct ig_args *a, int fmt, int expert)
+IG_FN struct panel down_panel(const struct ig_args *a, int fmt, size_t expert)
 {
-    const struct panel p = { a->down.p + (size_t)expert * a->expert_stride +
-                                 (size_t)blockIdx.x * a->down.stride,
+    const struct panel p = { a->down.p + expert + (size_t)blockIdx.x * a->down.stride,
                              fmt, N_FF, -1, panel_unroll(fmt, N_FF, FLIGHT_DOWN) };
     return p;
 }
@@ -148,19 +160,29 @@ IG_FN void take_aside(const struct ig_args *a, panel_parts *parts)
     DISPATCH(a, FMT_DOWN, a->dense_down.fmt, aside_body, parts)
 }
 
+/* The panels of experts that come over the link into their slots: this thread's ranks. */
+IG_FN void fill_down(const struct ig_args *a, int fmt, const struct spot *s, int sub)
+{
+    for (int rank = sub; rank < N_EXPERT_USED; rank += RANKS)
+        if (s[rank].rank >= 0 && s[rank].shift)
+            fill_panel(down_panel(a, fmt, s[rank].expert).p, s[rank].shift, a->down.stride);
+}
+
 /* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
  * the first two's weights are asked for before their activations are there.  128 more have the
  * dense block, beside the first round: y[N_EXPERT_USED]. */
-IG_FN void down_body(const struct ig_args *a, int fmt, const int *id, float (*y)[PR])
+IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, float (*y)[PR])
 {
     IG_SHARED panel_parts parts[RANKS + WITH_ASIDE];
     IG_SHARED struct ig_xq qs[STAGED ? HQ_BLOCKS : 1];
     const int sub = (int)threadIdx.x / PANEL_THREADS, mine = sub < RANKS && a->routed;
     struct bunch b[2];
+    if (CACHED && mine) fill_down(a, fmt, s, sub);
+    if (CACHED) __syncthreads();
     UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS); round++)
     {
         const int rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
-        const struct panel panel = down_panel(a, fmt, id[rank]);
+        const struct panel panel = down_panel(a, fmt, s[rank].expert);
         if (mine) panel_load(&b[round], &panel, 0);
     }
     ig_after_previous();
@@ -171,7 +193,7 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const int *id, float (*y)
     UNROLL for (int round = 0; round < DOWN_ROUNDS; round++)
     {
         const int rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
-        const struct panel panel = down_panel(a, fmt, id[rank]);
+        const struct panel panel = down_panel(a, fmt, s[rank].expert);
         const struct ig_xq *q = STAGED ? qs : a->hq;
         const void *x = IS_BLOCK(fmt) ? (const void *)(q + rank * FF_BLOCKS)
                                       : (const void *)(a->h + rank * FF_BLOCKS * QB);
@@ -185,8 +207,8 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const int *id, float (*y)
         __syncthreads();
         for (int i = (int)threadIdx.x; i < RANKS * PR && a->routed; i += DOWN_THREADS) {
             const int of = round * RANKS + i / PR;
-            if (of < N_EXPERT_USED)
-                y[of][i % PR] = with_bias(&a->down, (size_t)id[of] * a->expert_stride,
+            if (of < N_EXPERT_USED && s[of].rank >= 0)
+                y[of][i % PR] = with_bias(&a->down, s[of].expert, s[of].shift,
                                           (int)blockIdx.x * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
         }
         if (WITH_ASIDE && round == 0 && a->aside && (int)threadIdx.x < PR)
@@ -201,15 +223,17 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const int *id, float (*y)
 IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
 {
     IG_SHARED struct routing k;
+    IG_SHARED struct spot spots[N_EXPERT_USED];
     IG_SHARED float y[N_EXPERT_USED + 1][PR];
     const int t = (int)threadIdx.x, r = (int)blockIdx.x * PR + t, mine = t < PR && r < N_EMBD;
-    if (!WITH_ASIDE || a.routed)
+    if (t < N_EXPERT_USED) k.id[t] = 0;
+    if (a.routed && !CACHED)
         route(&a, &k, 0, DOWN_THREADS, 1, ig_load_fresh(a.force));
-    else if (t < N_EXPERT_USED)
-        k.id[t] = 0;
+    spots_by_rank(&a, &k, spots);
     const float x = mine ? ig_load_float(a.x + r) : 0.0f; /* of ig_attn_out, further back */
     /* A layer without experts has no format of theirs: the dense block's does for the frame. */
-    DISPATCH(&a, FMT_DOWN, a.routed ? a.down.fmt : a.dense_down.fmt, down_body, k.id, y)
+    DISPATCH(&a, FMT_DOWN, a.routed ? a.down.fmt : a.dense_down.fmt, down_body, spots, y)
+    if (CACHED) take_answers(&a, spots, y, DOWN_THREADS);
     if (mine) {
         float sum = 0.0f;
         for (int i = 0; i < N_EXPERT_USED && a.routed; i++) sum = fmaf(k.weight[i], y[i][t], sum);
@@ -315,7 +339,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
     const struct ig_dmat *gate = a.in ? &a.dense_gate : &a.gate;
     const struct hidden k = { gate, a.in ? &a.dense_up : &a.up,
                               a.in ? 0 : (size_t)it.expert * a.expert_stride, a.in ? a.aside : N_FF,
-                              (int)blockIdx.x };
+                              (int)blockIdx.x, 0 };
     DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, &k, slot, token_row, it.rows, a.xq, a.xn)
 }
 
@@ -343,7 +367,7 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const int *slot, const st
         const int r = (int)blockIdx.x * PR + i % PR;
         if (r < N_EMBD)
             a->y[(size_t)slot[i / PR] * N_EMBD + (size_t)r] =
-                with_bias(m, expert, r, panel_get(parts[i / PR], fmt, i % PR));
+                with_bias(m, expert, 0, r, panel_get(parts[i / PR], fmt, i % PR));
     }
 }
 

@@ -102,6 +102,31 @@ IG_FN float ig_bits(unsigned u) { return __uint_as_float(u); }
 /* Past L1: what other blocks, or a kernel that may still run, wrote. */
 IG_FN float ig_load_float(const float *p) { return __ldcg(p); }
 IG_FN int ig_load_fresh(const int *p) { return __ldcg(p); }
+IG_FN long long ig_load_fresh8(const void *p) { return __ldcg((const long long *)p); }
+
+/* Mapped host memory.  What the CPU answered is read after *done has come to `step`; what it is
+ * asked is written before *posted says `step`. */
+IG_FN float ig_load_host(const float *p)
+{
+    float v;
+    asm volatile("ld.relaxed.sys.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
+    return v;
+}
+IG_FN void ig_await_host(const unsigned *done, unsigned step)
+{
+    unsigned v;
+    for (;;) {
+        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(done) : "memory");
+        if (v == step) return;
+        __nanosleep(100);
+    }
+}
+IG_FN void ig_post_host(unsigned *posted, unsigned step)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(posted), "r"(step) : "memory");
+}
+/* Before ig_post_host by another thread: this thread's writes are on their way. */
+IG_FN void ig_host_fence(void) { __threadfence_system(); }
 
 /* 16 bytes from memory into the block's shared memory, in the background. */
 IG_FN void ig_fetch16(void *dst, const void *src)

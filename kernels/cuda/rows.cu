@@ -34,6 +34,8 @@ IG_KERNEL(ig_embed, ROW_THREADS, 2)
     for (int c = (int)threadIdx.x; c < N_EMBD; c += ROW_THREADS)
         a.x[(size_t)t * N_EMBD + (size_t)c] = weight_at(p, fmt, id % PR, c) * EMBD_SCALE;
     if (t == 0 && threadIdx.x == 0) *a.force = *a.host_force;
+    if (CACHED && threadIdx.x == 0) *a.xc.step += 1;
+    if (CACHED && threadIdx.x <= N_EXPERT_USED) a.xc.split[threadIdx.x] = a.xc.host_split[threadIdx.x];
     for (int i = (int)threadIdx.x; i < N_LAYER * N_EXPERT_USED && *a.host_force; i += ROW_THREADS) {
         const size_t at = (size_t)t * N_LAYER * N_EXPERT_USED + (size_t)i;
         a.force_expert[at] = a.host_expert[at];

@@ -7,7 +7,8 @@
  * ACT_LIMIT ROUTE_SCALE ROUTER_JITTER, and switches NORM_LAYER QK_NORM_HEAD QK_NORM_FULL
  * ACT_OAI ROUTE_SIGMOID ROUTE_SPARSEMIXER ROUTE_NORM SHARED_GATE; for each matrix the set of its
  * formats as bits of enum ig_fmt: FMT_EMBD FMT_QKV FMT_O FMT_ROUTER FMT_GATE_UP
- * FMT_DOWN FMT_OUTPUT; and ROWS, activation rows that a block takes at once.
+ * FMT_DOWN FMT_OUTPUT; N_WAY, slots of a layer's set in the expert cache, 0 when
+ * everything is resident; and ROWS, activation rows that a block takes at once.
  *
  * ROWS 1 is the build for one row, a decode step: a block normalises and
  * quantises its input itself, which costs less than another kernel.  With more
@@ -40,7 +41,9 @@ enum {
     ROW_THREADS = IG_ROW_THREADS,
     GATE_UP_THREADS = IG_GATE_UP_THREADS,
     TOPK_THREADS = IG_TOPK_THREADS,
-    GROUP_THREADS = IG_GROUP_THREADS
+    GROUP_THREADS = IG_GROUP_THREADS,
+    PLACE_THREADS = IG_PLACE_THREADS,
+    CACHED = ROWS == 1 && N_WAY > 0 /* a batch finds its layer's experts in one place */
 };
 
 /* A set of formats: is there a block format, a float format, which is the only one (or -1)? */

@@ -2,4 +2,5 @@
 #include "rows.cu"
 #include "linear.cu"
 #include "attn.cu"
+#include "place.cu"
 #include "moe.cu"

@@ -8,6 +8,7 @@
 #define IG_EMULATE_H
 
 #include <math.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -73,6 +74,14 @@ IG_FN ig_u4 ig_load16(const void *p)
 }
 IG_FN float ig_load_float(const float *p) { return *p; }
 IG_FN int ig_load_fresh(const int *p) { return *p; }
+IG_FN long long ig_load_fresh8(const void *p) { return *(const long long *)p; }
+IG_FN float ig_load_host(const float *p) { return *(const volatile float *)p; }
+IG_FN void ig_await_host(const unsigned *done, unsigned step)
+{
+    while (__atomic_load_n(done, __ATOMIC_ACQUIRE) != step) sched_yield();
+}
+IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELEASE); }
+IG_FN void ig_host_fence(void) {}
 IG_FN void ig_fetch16(void *dst, const void *src) { memcpy(dst, src, 16); }
 IG_FN void ig_fetch4(void *dst, const void *src) { memcpy(dst, src, 4); }
 IG_FN void ig_fetched(void) {}
