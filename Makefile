@@ -83,9 +83,6 @@ help:
 ifeq ($(strip $(ID)),)
 build:
 	@echo "make: nothing is generated yet: make MODEL=models/tiny-mixtral.lua HW=this" >&2; exit 2
-else ifeq ($(NEEDS_GPU)$(ON_DEVICE),10)
-build:
-	@echo "make: $(ID): the experts do not fit this profile's VRAM, and the expert cache in VRAM is not there yet; choose a smaller format (SET=\"quant=q4_0\") or a profile without a GPU (hw/*.lua)" >&2; exit 3
 else ifeq ($(ON_DEVICE)$(EMULATE)$(if $(wildcard $(CUDA)/include/nvrtc.h),,none),1none)
 build:
 	@echo "make: $(ID): this profile's kernels are compiled by NVRTC, and there is no CUDA toolkit in $(CUDA) (make CUDA=/path/to/it); choose a profile without a GPU (hw/*.lua)" >&2; exit 3

@@ -171,12 +171,12 @@ local function gpu_view(plan)
   local cache, device, gpu = plan.cache, plan.device, plan.hw.gpu
   if not cache then return nil end
   return {
-    resident = device ~= nil, device = device, vram_bw = c.u64(gpu.vram_bw),
-    defines = device and "-D" .. table.concat(device.defines, " -D"), sm = gpu.arch,
-    sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes), bytes = c.u64(cache.bytes),
-    vram_bytes = c.u64(device and device.bytes or cache.vram_bytes),
-    usable = c.u64(gpu.vram - gpu.vram_reserve), arch = c.str(gpu.arch),
-    regions = regions(device and device.regions or cache.regions), stride_rows = c.rows(plan.strides),
+    resident = not device.cached, device = device, vram_bw = c.u64(gpu.vram_bw),
+    defines = "-D" .. table.concat(device.defines, " -D"), sm = gpu.arch,
+    sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes), stream_rows = cache.stream_rows, bytes = c.u64(cache.bytes),
+    vram_bytes = c.u64(device.bytes),
+    usable = c.u64(device.usable), arch = c.str(gpu.arch),
+    regions = regions(device.regions), stride_rows = c.rows(plan.strides),
   }
 end
 
@@ -219,7 +219,7 @@ function M.view(plan, plan_hash)
     enc_norm = c.u64(layout.enc_norm or 0),
     plan_text = text_lines(explain.text(plan, plan_hash)), tier = tier_view(plan),
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), binary = plan.model_id,
-    gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0, on_device = plan.device and 1 or 0, id = plan.id,
+    gpu = gpu_view(plan), on_device = plan.device and 1 or 0, on_cache = plan.device and plan.device.cached and 1 or 0, id = plan.id,
   }
 end
 

@@ -22,6 +22,8 @@ local function fields()
     { name = "tier",       kind = "choice",  choices = { "ram", "disk", "mmap" }, optional = true },
     { name = "slots",      kind = "integer", min = 1, max = 1 << 50, optional = true },
     { name = "experts_ram", kind = "number", min = 0, max = 100, optional = true },
+    { name = "vram",       kind = "integer", min = 1, max = 1 << 50, optional = true },
+    { name = "vram_ways",  kind = "integer", min = 1, max = 65535, optional = true },
     { name = "sets",       kind = "integer", min = 1, max = 65535, optional = true },
     { name = "policy",     kind = "choice",  choices = plan_tier.POLICY_NAMES, optional = true },
     { name = "predictor",  kind = "choice",  choices = { "none", "next_router" }, optional = true },

@@ -40,7 +40,8 @@ end
 -- Every M that holds a token's own experts; the fastest, and on a tie the one with more ways.
 local function choose(m, hw, from)
   local weighed, best = {}, nil
-  for ways = m.n_expert_used, math.min(m.n_expert, from.slots) do
+  local least, most = from.ways or m.n_expert_used, from.ways or math.min(m.n_expert, from.slots)
+  for ways = least, most do
     local g = geometry(m, hw, from, ways)
     weighed[#weighed + 1] = g
     if not best or g.seconds <= best.seconds then best = g end
@@ -51,9 +52,11 @@ end
 --- @param m      table  a checked model
 --- @param hw     table  a checked profile with a GPU
 --- @param layout table  of gen/plan_layout.lua
---- @param mem    table  of gen/plan_mem.lua
+--- @param mem    table  { kv_bytes, work_bytes }
+--- @param usable integer?  bytes of VRAM (nil: the profile's)
+--- @param opts   table?    of gen/options.lua: ways of a set
 --- @return table? cache, string? why_not
-function M.plan(m, hw, layout, mem)
+function M.plan(m, hw, layout, mem, usable, opts)
   local gpu = hw.gpu
   if m.n_expert == 0 then return nil, "cache: want a model with experts, got a dense one" end
   local fixed = {
@@ -66,7 +69,7 @@ function M.plan(m, hw, layout, mem)
     region.off = at
     at = at + num.align_up(region.bytes, 4096)
   end
-  local usable = gpu.vram - gpu.vram_reserve
+  usable = usable or gpu.vram - gpu.vram_reserve
   if at > usable then
     return nil, ("vram: want at most %s (%s less %s reserved), got %s: resident weights %s, KV %s, work %s")
       :format(num.human(usable), num.human(gpu.vram), num.human(gpu.vram_reserve), num.human(at),
@@ -82,13 +85,19 @@ function M.plan(m, hw, layout, mem)
     return nil, ("cache: want %d expert slots of %s for one layer's choice, got %d in %s of VRAM")
       :format(m.n_expert_used, num.human(slot), slots, num.human(usable - at))
   end
-  local best, weighed = choose(m, hw, { slot = slot, slots = slots, layers = layers, cached = cached,
+  local ways = opts and opts.vram_ways
+  if ways and (ways < m.n_expert_used or ways > math.min(m.n_expert, slots)) then
+    return nil, ("--set vram_ways: want %d to %d, got %d"):format(m.n_expert_used, math.min(m.n_expert, slots), ways)
+  end
+  local best, weighed = choose(m, hw, { slot = slot, slots = slots, layers = layers, cached = cached, ways = ways,
     resident_s = layout.token_resident_bytes / gpu.vram_bw })
   local cache = {
     slots = slots, slot_bytes = slot, sets = best.sets, ways = best.ways, seconds = best.seconds,
     hit_rate = best.hit_rate, weighed = weighed, regions = fixed,
     bytes = best.sets * best.ways * slot,
   }
+  -- Rows from which streaming all experts once costs less than a step for each row.
+  cache.stream_rows = math.max(2, math.ceil(layers * m.n_expert * slot / gpu.link_bw / best.seconds))
   fixed[#fixed + 1] = { name = "SLOTS", off = at, bytes = cache.bytes }
   cache.vram_bytes = at + cache.bytes
   return cache

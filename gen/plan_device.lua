@@ -1,12 +1,14 @@
--- gen/plan_device.lua -- a device that holds everything: its memory and its kernels' sizes.
+-- gen/plan_device.lua -- the work on a device: its memory and its kernels' sizes.
 --
 -- The map is one allocation: the weights as they lie in the file, KV, and the
--- buffers of a batch.  No plan comes out when that is more than the VRAM has; the
--- experts then need a cache (gen/plan_cache.lua).
+-- buffers of a batch.  When that is more than the VRAM has, the experts stay in
+-- RAM and the device has a cache of them (gen/plan_cache.lua).
 
 local c = require "gen.c"
 local device_kinds = require "gen.device_kinds"
 local num = require "gen.num"
+local plan_cache = require "gen.plan_cache"
+local plan_kinds = require "gen.plan_kinds"
 local plan_mem = require "gen.plan_mem"
 local plan_rope = require "gen.plan_rope"
 local quant = require "gen.quant"
@@ -24,6 +26,9 @@ M.SERVER = { sm_80 = true, sm_90 = true, sm_100 = true, sm_103 = true }
 M.ATTN_HEADS = 1
 M.EMBD_MOST = 8192    -- a normed row, as floats and as int8 blocks, in 48 KiB of shared memory
 
+-- Tokens until a use counts half in the cache's choice of victims: docs/POLICIES.md.
+M.HALF_LIFE = 16
+
 local F32 = 4
 local KV_BYTES = { f32 = 4, f16 = 2 }
 
@@ -38,10 +43,23 @@ end
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ" }
 
+M.PLACES_BYTES = 2048 -- struct ig_places of kernels/cuda/args.h, and room
+
+-- What a decode step with a cache of experts needs beside the slots.
+local function cache_buffers(m, layout)
+  local _, layers = plan_kinds.for_cache(m, layout)
+  return {
+    { "TAG",    layers * m.n_expert * 4 },
+    { "USE",    m.n_layer * m.n_expert * F32 },
+    { "PLACES", M.PLACES_BYTES },
+    { "COUNT",  (4 * m.n_layer + 1 + m.n_expert_used + 1) * 4 },
+  }
+end
+
 local function buffers(m, size, mem, layout, device)
   local bytes = {}
   for _, r in ipairs(mem.regions) do bytes[r.name] = r.bytes end
-  bytes.DATA = layout.data_bytes -- whatever part of it RAM has
+  bytes.DATA = device.cached and layout.resident_bytes or layout.data_bytes -- whatever part of it RAM has
   local rows, picked = size.batch, size.batch * m.n_expert_used
   local slices = m.head_dim // device.attn_slice
   local list = {}
@@ -54,7 +72,10 @@ local function buffers(m, size, mem, layout, device)
     { "Y",       (picked + (plan_mem.aside(m) > 0 and rows or 0)) * m.n_embd * F32 },
     { "FORCED",  (1 + 2 * picked * m.n_layer) * 4 },
   }
-  return table.move(own, 1, #own, #list + 1, list)
+  table.move(own, 1, #own, #list + 1, list)
+  if not device.cached then return list end
+  local more = cache_buffers(m, layout)
+  return table.move(more, 1, #more, #list + 1, list)
 end
 
 local function regions(list)
@@ -95,7 +116,7 @@ local function defines(m, formats, size, mem, device)
     { "N_EMBD", m.n_embd }, { "N_HEAD", m.n_head }, { "N_HEAD_KV", m.n_head_kv },
     { "HEAD_DIM", m.head_dim }, { "N_FF", m.n_ff }, { "N_EXPERT", m.n_expert },
     { "N_EXPERT_USED", m.n_expert_used }, { "N_VOCAB", m.n_vocab }, { "N_ROW", size.batch },
-    { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
+    { "N_WAY", device.n_way }, { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
     { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
     { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
     { "N_LAYER", m.n_layer }, { "ROPE_DIM", m.rope_dim }, { "N_FF_ASIDE", plan_mem.aside(m) },
@@ -135,18 +156,39 @@ end
 --- @param size    table  of gen/plan_size.lua
 --- @param mem     table  of gen/plan_mem.lua
 --- @param layout  table  of gen/plan_layout.lua
+--- @param opts    table  of gen/options.lua
 --- @param reasons table  why the kernels cannot run what would fit, added to
---- @return table? device   (nil without a reason: the experts do not fit)
-function M.plan(m, hw, formats, size, mem, layout, reasons)
-  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS }
-  device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
+--- @return table? device, table? cache   (the cache too when everything is resident: what it would be)
+function M.plan(m, hw, formats, size, mem, layout, opts, reasons)
+  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
-  if device.bytes > device.usable then return nil end
-  local why = refusals(m, hw)
-  table.move(why, 1, #why, #reasons + 1, reasons)
-  if #why > 0 then return nil end
+  if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
+  device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
+  local cache, why
+  if device.bytes > device.usable then
+    device.cached = true
+    device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
+    cache, why = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes },
+      device.usable, opts)
+    if not cache then
+      reasons[#reasons + 1] = why
+      return nil
+    end
+    device.n_way = cache.ways
+    table.insert(device.regions, { name = "SLOTS", off = device.bytes, bytes = cache.bytes })
+    device.bytes = device.bytes + cache.bytes
+  else
+    cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts)
+    if not cache then
+      reasons[#reasons + 1] = why
+      return nil
+    end
+  end
+  local bad = refusals(m, hw)
+  table.move(bad, 1, #bad, #reasons + 1, reasons)
+  if #bad > 0 then return nil end
   device.defines = defines(m, formats, size, mem, device)
-  return device
+  return device, cache
 end
 
 return M

@@ -67,13 +67,14 @@ enum {
     IG_COPY_WAY      = ${tier.io},
     IG_PREDICT       = ${tier.predict}, /* 1: a later layer's router on this layer's rows */
 //@ end
-//@ if gpu and gpu.resident then
+//@ if gpu then
 
     /* -- kernels of the device (gen/plan_device.lua) */
     IG_DEVICE_ROWS   = ${gpu.device.rows},
     IG_ATTN_HEADS    = ${gpu.device.attn_heads},
     IG_ATTN_SLICE    = ${gpu.device.attn_slice},
-//@ elseif gpu then
+//@ end
+//@ if gpu and not gpu.resident then
 
     /* -- expert cache in VRAM: one set a cached layer (gen/plan_cache.lua) */
     IG_XC_SETS       = ${gpu.sets},
@@ -112,7 +113,8 @@ enum {
     $layout_text
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
-#define IG_DEVICE        $on_device /* 1: everything fits a device's memory and runs there */
+#define IG_DEVICE        $on_device /* 1: a device does the work, or the CPU where there is none */
+#define IG_XC            $on_cache /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      ${kernels.need_cpu}u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     $mem_bw
 #define IG_PREDICTED_TPS $tps
@@ -144,6 +146,7 @@ enum {
 //@   if not gpu.resident then
 #define IG_XC_SLOT_BYTES  ${gpu.slot_bytes}
 #define IG_XC_BYTES       ${gpu.bytes}
+#define IG_STREAM_ROWS    ${gpu.stream_rows} /* from so many on, layers are streamed through the slots */
 //@   end
 #define IG_VRAM_BYTES     ${gpu.vram_bytes}
 #define IG_VRAM_USABLE    ${gpu.usable}
@@ -182,17 +185,17 @@ _Static_assert(IG_THREAD_BYTES % 4096 == 0, "threads do not share a page");
 _Static_assert(sizeof IG_MODEL_ID <= 64, "the weights file's header holds the model id");
 _Static_assert(sizeof IG_LAYOUT_TEXT <= 256, "and the layout's text");
 _Static_assert(sizeof IG_PLAN_HASH == 17, "16 hex digits");
-//@ if gpu and gpu.resident then
+//@ if gpu then
 _Static_assert(IG_VRAM_BYTES <= IG_VRAM_USABLE, "the plan fits VRAM");
 _Static_assert(IG_HEAD_DIM % IG_ATTN_SLICE == 0, "slices of a head");
 _Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_ATTN_HEADS == 0, "heads of a block share K and V");
-//@ elseif gpu then
+//@ end
+//@ if gpu and not gpu.resident then
 _Static_assert(IG_XC_SETS >= 1 && IG_XC_SETS <= IG_N_LAYER, "a set is a layer's");
 _Static_assert(IG_XC_WAYS >= IG_N_EXPERT_USED && IG_XC_WAYS <= IG_N_EXPERT,
                "one token's experts fit in a set");
 _Static_assert(IG_XC_BYTES == IG_XC_SETS * IG_XC_WAYS * IG_XC_SLOT_BYTES, "all slots");
-_Static_assert(IG_VRAM_BYTES == IG_VRAM_SLOTS_OFF + IG_XC_BYTES && IG_VRAM_BYTES <= IG_VRAM_USABLE,
-               "the plan fits VRAM");
+_Static_assert(IG_VRAM_BYTES == IG_VRAM_SLOTS_OFF + IG_XC_BYTES, "the slots are the last");
 //@ end
 
 #endif

@@ -54,13 +54,12 @@ struct ig_xcache {
     int32_t *tag;                        /* of this layer: [ways] expert in a way, -1: none */
     float *use;                          /* of this layer: [experts] decayed count of uses */
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */
-    uint64_t spare;                      /* the same of the spare slots, one a rank */
     uint32_t *count;                     /* of this layer: hits, over the link, by the CPU */
     uint32_t *step;                      /* steps so far, this one included */
     int32_t *split;                      /* [k + 1] of m reachable misses, how many take the link */
     int32_t ways;                        /* in use */
     uint64_t slot_bytes;
-    const unsigned char *slots;          /* slot 0; a layer's ways, then the next's; IG_MOST_USED spares */
+    const unsigned char *slots;          /* slot 0; a layer's ways, then the next's */
     const unsigned char *host;           /* this layer's experts, in mapped host memory */
     uint64_t reach;                      /* bytes of them that are mapped */
     /* mapped host memory: what the CPU is asked for and what it answers */

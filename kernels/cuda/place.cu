@@ -3,14 +3,12 @@
  * One block a layer, after the router.  Uses fade by a constant factor a step (decayed frequency,
  * as runtime/cache/policy_decay.c), so a use counts the more the later it was.  Of the misses that
  * the link can reach, split[m] of m take it, those used most first: they will be wanted again.
- * A newcomer takes the way of the least used expert when it is used more, else a spare slot.
+ * A newcomer takes the way of the least used expert.  A layer without a set has no reach.
  */
 #include "args.h"
 #include "place.h"
 
 #if ROWS == 1 && N_WAY > 0
-
-#define FADE 0.95760328f /* 2^(-1/16): a half-life of 16 tokens, gen/plan_tier.lua */
 
 struct decision {
     struct routing r;
@@ -25,7 +23,7 @@ struct decision {
 IG_FN void load_set(const struct ig_args *a, struct decision *d)
 {
     const int t = (int)threadIdx.x;
-    for (int e = t; e < N_EXPERT; e += PLACE_THREADS) d->use[e] = a->xc.use[e] * FADE;
+    for (int e = t; e < N_EXPERT; e += PLACE_THREADS) d->use[e] = a->xc.use[e] * CACHE_FADE;
     for (int w = t; w < a->xc.ways; w += PLACE_THREADS) d->tag[w] = a->xc.tag[w];
     if (t < N_EXPERT_USED) {
         d->hit[t] = -1;
@@ -85,16 +83,13 @@ IG_FN int reachable(const struct ig_args *a, int expert)
     return (uint64_t)(expert + 1) * a->expert_stride <= a->xc.reach;
 }
 
-/* A missing expert takes the link, into the next victim's way or a spare slot. */
+/* A missing expert takes the link, into the next victim's way: a set has at least as many as a row
+ * has experts. */
 IG_FN void take_link(const struct ig_args *a, struct decision *d, struct ig_places *p, int k, int *next)
 {
-    const int e = d->r.id[k], w = d->victim[*next];
-    uint64_t at = a->xc.spare + (uint64_t)k * a->xc.slot_bytes;
-    if (w >= 0 && way_worth(d, w) < d->worth[k]) {
-        at = a->xc.set + (uint64_t)w * a->xc.slot_bytes;
-        a->xc.tag[w] = e;
-        ++*next;
-    }
+    const int e = d->r.id[k], w = d->victim[(*next)++];
+    const uint64_t at = a->xc.set + (uint64_t)w * a->xc.slot_bytes;
+    a->xc.tag[w] = e;
     p->at[k] = at;
     p->shift[k] = (int64_t)((uintptr_t)a->xc.host + (uint64_t)e * a->expert_stride -
                             ((uintptr_t)a->xc.slots + at));

@@ -11,12 +11,17 @@
 #include <string.h>
 
 enum { MANY = 128 };
+#define REACH_CHUNK (UINT64_C(1) << 28)
 
 struct ig_device {
     unsigned char *mem;
     cudaStream_t stream;
     cudaLibrary_t image[IG_N_IMAGE];
+    cudaStream_t copies;
+    cudaEvent_t filled[2], free[2];
     cudaGraphExec_t graph;
+    unsigned char *reach; /* host memory that is registered, in chunks of REACH_CHUNK */
+    uint64_t reach_bytes;
     uint64_t free_before;
     char name[MANY];
 };
@@ -96,6 +101,16 @@ enum ig_err ig_device_open(struct ig_device **d, const char *arch, uint64_t byte
     if (err == IG_OK)
         err = may(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking), "a stream",
                   IG_NO_MEM, why);
+    if (err == IG_OK)
+        err = may(cudaStreamCreateWithFlags(&device.copies, cudaStreamNonBlocking), "a stream",
+                  IG_NO_MEM, why);
+    for (int i = 0; i < 2 && err == IG_OK; i++) {
+        err = may(cudaEventCreateWithFlags(&device.filled[i], cudaEventDisableTiming), "an event",
+                  IG_NO_MEM, why);
+        if (err == IG_OK)
+            err = may(cudaEventCreateWithFlags(&device.free[i], cudaEventDisableTiming), "an event",
+                      IG_NO_MEM, why);
+    }
     if (err != IG_OK)
         ig_device_close(&device);
     else
@@ -106,6 +121,14 @@ enum ig_err ig_device_open(struct ig_device **d, const char *arch, uint64_t byte
 void ig_device_close(struct ig_device *d)
 {
     if (d->graph) cudaGraphExecDestroy(d->graph);
+    for (int i = 0; i < 2; i++) {
+        if (d->filled[i]) cudaEventDestroy(d->filled[i]);
+        if (d->free[i]) cudaEventDestroy(d->free[i]);
+        d->filled[i] = d->free[i] = NULL;
+    }
+    if (d->copies) cudaStreamDestroy(d->copies);
+    d->copies = NULL;
+    ig_device_unreach(d);
     if (d->stream) cudaStreamDestroy(d->stream);
     if (d->mem) cudaFree(d->mem);
     for (int i = 0; i < IG_N_IMAGE; i++)
@@ -140,6 +163,55 @@ void ig_device_unpin(struct ig_device *d, void *host)
 {
     (void)d;
     cudaFreeHost(host);
+}
+
+uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes,
+                         void (*progress)(const char *what, uint64_t done, uint64_t total))
+{
+    d->reach = host;
+    while (d->reach_bytes < bytes) {
+        const uint64_t left = bytes - d->reach_bytes, n = left < REACH_CHUNK ? left : REACH_CHUNK;
+        unsigned char *at = d->reach + d->reach_bytes;
+        void *seen = NULL;
+        if (cudaHostRegister(at, n, cudaHostRegisterMapped | cudaHostRegisterPortable) != cudaSuccess) break;
+        if (cudaHostGetDevicePointer(&seen, at, 0) != cudaSuccess || seen != at) {
+            cudaHostUnregister(at);
+            break;
+        }
+        d->reach_bytes += n;
+        if (progress) progress("pinning experts", d->reach_bytes, bytes);
+    }
+    cudaGetLastError(); /* what could not be registered is the caller's to tell */
+    return d->reach_bytes;
+}
+
+void ig_device_unreach(struct ig_device *d)
+{
+    for (uint64_t at = 0; at < d->reach_bytes; at += REACH_CHUNK) cudaHostUnregister(d->reach + at);
+    d->reach_bytes = 0;
+}
+
+void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot)
+{
+    must(cudaStreamWaitEvent(d->copies, d->free[slot], 0), "ordering copies");
+    must(cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, d->copies), "copying to it");
+    must(cudaEventRecord(d->filled[slot], d->copies), "ordering copies");
+}
+void ig_device_filled(struct ig_device *d, int slot)
+{
+    must(cudaStreamWaitEvent(d->stream, d->filled[slot], 0), "ordering copies");
+}
+void ig_device_free(struct ig_device *d, int slot)
+{
+    must(cudaEventRecord(d->free[slot], d->stream), "ordering copies");
+}
+
+int ig_device_busy(struct ig_device *d)
+{
+    const cudaError_t e = cudaStreamQuery(d->stream);
+    if (e == cudaErrorNotReady) return 1;
+    must(e, "running the kernels");
+    return 0;
 }
 
 void ig_device_fill(struct ig_device *d, uint64_t off, int byte, uint64_t bytes)

@@ -30,6 +30,11 @@ unsigned char *ig_device_mem(const struct ig_device *d);
 /* Host memory that the device can read; *on_device is its address there.  NULL: none left. */
 void *ig_device_pin(struct ig_device *d, uint64_t bytes, void **on_device);
 void ig_device_unpin(struct ig_device *d, void *host);
+/* Let the device read [host, host + bytes) of this process's memory at the same address, from the
+ * start on as far as the system allows; `progress` as in struct ig_open.  -> bytes it can reach. */
+uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes,
+                         void (*progress)(const char *what, uint64_t done, uint64_t total));
+void ig_device_unreach(struct ig_device *d);
 void ig_device_fill(struct ig_device *d, uint64_t off, int byte, uint64_t bytes);
 /* Copy into the arena and wait; any thread. */
 enum ig_err ig_device_put(struct ig_device *d, uint64_t off, const void *src, uint64_t bytes,
@@ -49,6 +54,15 @@ void ig_device_launch(struct ig_device *d, const struct ig_kernel *k, int x, int
                       const void *args);
 void ig_device_get(struct ig_device *d, void *host, const void *src, uint64_t bytes);
 void ig_device_wait(struct ig_device *d);
+/* Kernels are still running (or could not: then the process ends). */
+int ig_device_busy(struct ig_device *d);
+
+/* Copies beside the kernels, in a stream of their own: `slot` (0, 1) names a buffer.  A copy into
+ * it starts when the kernels launched before ig_device_free(slot) have ended; kernels launched after
+ * ig_device_filled(slot) see it. */
+void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot);
+void ig_device_filled(struct ig_device *d, int slot);
+void ig_device_free(struct ig_device *d, int slot);
 
 /* What is launched between the two becomes one graph instead of running. */
 void ig_device_record(struct ig_device *d);

@@ -1,4 +1,4 @@
-/* device_step.h -- the forward pass on a device that holds the whole model. */
+/* device_step.h -- the forward pass on a device that holds the model, or a cache of its experts. */
 #ifndef IG_DEVICE_STEP_H
 #define IG_DEVICE_STEP_H
 
@@ -8,6 +8,10 @@
  * rotations there.  IG_NO_DEVICE: this machine has none that the build can use. */
 enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why);
 void ig_step_close(struct ig_engine *e);
+#if IG_XC
+/* The experts are in the arena: let the device read them there, and see how fast it does. */
+void ig_step_reach(struct ig_engine *e, const struct ig_open *o);
+#endif
 /* Make a decode step one graph. */
 void ig_step_record(struct ig_engine *e);
 /* Run e->batch, whose e->n_want rows e->want_row want logits. */

@@ -98,7 +98,15 @@ static enum ig_err prepare_device(struct ig_engine *e, const struct ig_open *o, 
 {
     enum ig_err err = ig_step_open(e, o->poison, why);
     if (err != IG_OK) return err;
+#if IG_XC
+    err = prepare_arena(e, o, why);
+    if (err == IG_OK)
+        err = ig_device_put(e->device, IG_VRAM_DATA_OFF, e->mem + IG_MEM_DATA_OFF, IG_RESIDENT_BYTES, why);
+    if (err == IG_OK) ig_step_reach(e, o);
+#else
     err = ig_load_weights(e, o, why);
+#endif
+    if (err != IG_OK) return err;
     float *cs = ig_device_pin(e->device, IG_VRAM_ROPE_BYTES, NULL);
     if (err == IG_OK && !cs)
         err = ig_fail(why, IG_NO_MEM, "device: cannot pin %" PRIu64 " bytes of host memory",
@@ -154,7 +162,7 @@ void ig_engine_close(struct ig_engine *e)
     if (e->mem) ig_tier_close(e);
     if (e->file.fd >= 0) ig_wfile_close(&e->file);
 #if IG_DEVICE
-    ig_step_close(e);
+    ig_step_close(e); /* before the arena, part of which it may have mapped */
 #endif
     ig_arena_unmap(e->mem, IG_MEM_BYTES);
     e->mem = NULL;

@@ -16,6 +16,8 @@ struct ig_open {
     int threads;         /* 0: as many as the plan and the machine allow */
     int n_ctx;           /* 0: the plan's */
     int verify;          /* check every block's checksum while loading */
+    int unpinned;        /* per cent of the experts that a device shall not read in RAM */
+    int link_share;      /* 1 + per cent of its cache's misses that take the link; 0: as measured */
     int poison;          /* fill scratch with NaN first (tests) */
     void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: quiet */
 };

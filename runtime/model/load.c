@@ -24,7 +24,7 @@ struct load {
 static enum ig_err put(const struct load *ld, uint64_t off, const unsigned char *src,
                        uint64_t bytes, struct ig_why *why)
 {
-#if IG_DEVICE
+#if IG_DEVICE && !IG_XC
     if (ld->stage) return ig_device_put(ld->e->device, IG_VRAM_DATA_OFF + off, src, bytes, why);
 #endif
     (void)ld, (void)off, (void)src, (void)bytes, (void)why;
@@ -83,7 +83,7 @@ static void load_groups(struct load *ld, int threads)
     }
 }
 
-#if IG_DEVICE
+#if IG_DEVICE && !IG_XC
 static uint64_t largest_group(const struct load *ld)
 {
     const struct ig_wfile *f = &ld->e->file;
@@ -114,8 +114,8 @@ static enum ig_err load_staged(struct load *ld, struct ig_why *why)
 
 enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
 {
-    struct load ld = { .e = e, .o = o, .total = e->device ? IG_DATA_BYTES : IG_MEM_DATA_BYTES };
-#if IG_DEVICE
+    struct load ld = { .e = e, .o = o, .total = e->device && !IG_XC ? IG_DATA_BYTES : IG_MEM_DATA_BYTES };
+#if IG_DEVICE && !IG_XC
     if (e->device) {
         const enum ig_err err = load_staged(&ld, why);
         if (err != IG_OK) return err;

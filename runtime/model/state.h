@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "team.h"
 #include "tier.h"
+#include "miss.h"
 #include "kernels.h"
 #include "panel.h"
 #include "sample.h"
@@ -57,7 +58,7 @@ _Static_assert((uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof
                "a thread's scratch holds struct ig_worker's arrays");
 
 struct ig_engine {
-    unsigned char *mem;       /* the arena, IG_MEM_BYTES; NULL while a device does the work */
+    unsigned char *mem;       /* the arena, IG_MEM_BYTES; NULL while a device does all the work */
     struct ig_device *device; /* NULL: the CPU */
     struct ig_team team;
     struct ig_wfile file;
@@ -78,6 +79,9 @@ struct ig_engine {
     const unsigned char *slab[IG_N_EXPERT + 1]; /* of active experts: where their weights are now */
 
     struct ig_tier tier;
+#if IG_XC
+    struct ig_miss miss;
+#endif
     const int32_t *force_expert; /* ig_set_choices */
     const float *force_weight;
     const int32_t *force_predicted;
