@@ -5,13 +5,12 @@
 -- each M is weighed:
 --   * a covered layer hits with h = sqrt(M / experts): for 2 of 8 that is the
 --     0.5 published for Mixtral (40 to 60 % reuse at the next token);
---   * a hit is read from VRAM; a miss, and every expert of a layer without a
---     set, is computed by the CPU;
---   * a miss in a covered layer also crosses the link, in the background, to be
---     there next time: the link and the CPU both read RAM;
---   * a token takes the GPU's time plus the slowest of CPU, link and RAM.
--- Few cores make the CPU the slowest, which favours many sets; many cores make
--- RAM and link the slowest, which favours many ways.
+--   * a hit is read from VRAM;
+--   * a miss crosses the link into its slot or is computed by the CPU, so that
+--     both end together; both read RAM, which may be the slower;
+--   * all experts of a layer without a set are the CPU's.
+-- (The paper copies every miss that the CPU computes, so that many cores favour
+-- few sets of many ways; arXiv 2512.16473.)
 
 local num = require "gen.num"
 local plan_kinds = require "gen.plan_kinds"
@@ -27,14 +26,12 @@ local function geometry(m, hw, from, ways)
   local slot, layers = from.slot, from.layers
   local sets = math.min(from.slots // ways, from.cached)
   local hits = sets * m.n_expert_used * M.hit_rate(ways, m.n_expert)
-  local fetched = sets * m.n_expert_used - hits
   local missed = layers * m.n_expert_used - hits
-  local cpu_s = missed * slot / hw.cpu_bw
-  local link_s = fetched * slot / hw.gpu.link_bw
-  local ram_s = (missed + fetched) * slot / hw.mem_bw
+  local alone = (layers - sets) * m.n_expert_used -- the CPU's
+  local both_bw = math.min(hw.mem_bw, hw.gpu.link_bw + hw.cpu_bw)
   local gpu_s = from.resident_s + hits * slot / hw.gpu.vram_bw
   return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used),
-           seconds = gpu_s + math.max(cpu_s, link_s, ram_s) }
+           seconds = gpu_s + math.max(alone * slot / hw.cpu_bw, missed * slot / both_bw) }
 end
 
 -- Every M that holds a token's own experts; the fastest, and on a tie the one with more ways.
@@ -71,7 +68,7 @@ function M.plan(m, hw, layout, mem, usable, opts)
   end
   usable = usable or gpu.vram - gpu.vram_reserve
   if at > usable then
-    return nil, ("vram: want at most %s (%s less %s reserved), got %s: resident weights %s, KV %s, work %s")
+    return nil, ("vram: want at most %s (%s less %s reserved, or as given), got %s: resident weights %s, KV %s, work %s")
       :format(num.human(usable), num.human(gpu.vram), num.human(gpu.vram_reserve), num.human(at),
         num.human(layout.resident_bytes), num.human(mem.kv_bytes), num.human(mem.work_bytes))
   end

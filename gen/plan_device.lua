@@ -134,6 +134,7 @@ local function defines(m, formats, size, mem, device)
     defs[#defs + 1] = ("%s=%d"):format(switch[1], m[switch[2]] == switch[3] and 1 or 0)
   end
   for _, name in ipairs(FLOATS) do defs[#defs + 1] = name:upper() .. "=" .. c.f32(m[name]) end
+  defs[#defs + 1] = "CACHE_FADE=" .. c.f32(2 ^ (-1 / M.HALF_LIFE))
   defs[#defs + 1] = "ATTN_SCALE=" .. c.f32(plan_rope.attn_scale(m))
   return defs
 end

@@ -524,7 +524,7 @@ static enum ig_err find_kernels(struct ig_engine *e, struct ig_why *why)
 }
 
 #if IG_XC
-_Static_assert(sizeof(struct ig_places) <= IG_VRAM_PLACES_BYTES && IG_N_EXPERT_USED <= IG_MOST_USED, "places");
+_Static_assert(sizeof(struct ig_places) <= IG_VRAM_PLACES_BYTES && IG_N_EXPERT_USED <= (int)IG_MOST_USED, "places");
 
 /* An empty cache, and memory through which the device and the CPU speak. */
 static enum ig_err open_cache(struct ig_engine *e, struct ig_why *why)

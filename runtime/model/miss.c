@@ -6,7 +6,6 @@
 #include "device.h"
 #include "machine.h"
 
-#include <immintrin.h>
 #include <string.h>
 
 #if IG_XC
@@ -28,13 +27,22 @@ void ig_miss_split(struct ig_miss *m)
     }
 }
 
-/* Until the device has asked for this layer.  A device that has failed would leave us waiting. */
-static void await_question(struct ig_engine *e, int layer)
+static inline void pause_cpu(void)
 {
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Until the device has asked for this layer.  A device that has failed would leave us waiting;
+ * thread 0, which starts it, sees to that. */
+static void await_question(const struct ig_worker *w, int layer)
+{
+    struct ig_engine *e = w->e;
     const uint32_t *posted = &e->miss.ask->posted[layer].step;
     for (uint32_t spins = 1; __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step; spins++) {
-        _mm_pause();
-        if (spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
+        pause_cpu();
+        if (w->tid == 0 && spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
             __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step)
             ig_die("device: it ended a step without asking for layer %d", layer);
     }
@@ -109,7 +117,7 @@ void ig_miss_answer(struct ig_worker *w, int layer)
     struct ig_miss *m = &e->miss;
     int lo, hi;
     if (ig_layers[layer].ffn != IG_FFN_MOE) return;
-    await_question(e, layer);
+    await_question(w, layer);
     const int32_t *asked = m->ask->asked[layer];
     const struct asked q = { &ig_layers[layer], layer, asked[0], asked + 1, asked + 1 + IG_N_EXPERT_USED };
     if (q.n == 0) return;
