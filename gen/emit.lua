@@ -142,8 +142,7 @@ local function neighbours(used)
     rows[i] = {
       stop = ("IG_MEM_%s_OFF + IG_MEM_%s_BYTES"):format(r.name, r.name),
       next_off = after and ("IG_MEM_%s_OFF"):format(after.name) or "IG_MEM_BYTES",
-      text = c.str(("%s, then %s"):format(r.name, after and after.name or "the end")),
-    }
+      text = c.str(("%s, then %s"):format(r.name, after and after.name or "the end")) }
   end
   return rows
 end
@@ -155,12 +154,16 @@ local function text_lines(text)
 end
 
 local function gpu_view(plan)
-  local cache = plan.cache
+  local cache, device, gpu = plan.cache, plan.device, plan.hw.gpu
   if not cache then return nil end
   return {
-    sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes), bytes = c.u64(cache.bytes),
-    vram_bytes = c.u64(cache.vram_bytes), usable = c.u64(plan.hw.gpu.vram - plan.hw.gpu.vram_reserve),
-    arch = c.str(plan.hw.gpu.arch), regions = regions(cache.regions), stride_rows = c.rows(plan.strides),
+    resident = not device.cached, device = device, vram_bw = c.u64(gpu.vram_bw),
+    defines = "-D" .. table.concat(device.defines, " -D"), sm = gpu.arch,
+    sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes), stream_rows = cache.stream_rows,
+    bytes = c.u64(cache.bytes),
+    vram_bytes = c.u64(device.bytes),
+    usable = c.u64(device.usable), arch = c.str(gpu.arch),
+    regions = regions(device.regions), stride_rows = c.rows(plan.strides),
   }
 end
 
@@ -201,10 +204,10 @@ function M.view(plan, plan_hash)
     token_embd = mat(layout.token_embd), output = mat(layout.output),
     output_norm = c.u64(layout.output_norm), output_norm_bias = c.u64(layout.output_norm_bias or 0),
     enc_norm = c.u64(layout.enc_norm or 0),
-    plan_text = text_lines(explain.text(plan, plan_hash)),
-    disk_bw = c.u64(math.floor(plan.hw.disk_bw)), tier = tier_view(plan),
-    gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,
-    id = plan.id, binary = plan.model_id,
+    plan_text = text_lines(explain.text(plan, plan_hash)), tier = tier_view(plan),
+    disk_bw = c.u64(math.floor(plan.hw.disk_bw)), binary = plan.model_id,
+    gpu = gpu_view(plan), on_device = plan.device and 1 or 0,
+    on_cache = plan.device and plan.device.cached and 1 or 0, id = plan.id,
   }
 end
 

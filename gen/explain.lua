@@ -87,9 +87,12 @@ local function describe_cache(plan, add)
   if not cache then return end
   add("")
   add("VRAM       %15s  %15s", "offset", "bytes")
-  for _, r in ipairs(cache.regions) do
-    add("  %-8s %15d  %15d  %s", r.name:lower(), r.off, r.bytes, num.human(r.bytes))
+  for _, r in ipairs(plan.device.regions) do
+    if r.bytes > 0 then add("  %-8s %15d  %15d  %s", r.name:lower(), r.off, r.bytes, num.human(r.bytes)) end
   end
+  add("  %-8s %15s  %15d  %s of %s usable VRAM%s", "total", "", plan.device.bytes, num.human(plan.device.bytes),
+    num.human(plan.device.usable), plan.device.cached and "" or ": everything is resident")
+  if not plan.device.cached then return end
   add("cache      %d slots of %s fit: %d sets x %d ways, predicted hit rate %.0f %%", cache.slots,
     num.human(cache.slot_bytes), cache.sets, cache.ways, 100 * cache.hit_rate)
   local weighed = {}
@@ -125,7 +128,9 @@ local function describe_rate(plan, add)
   add("")
   add("a token    reads %s: %s resident + %s of experts", num.human(layout.token_bytes),
     num.human(layout.token_resident_bytes), num.human(layout.token_expert_bytes))
-  if plan.cache then
+  if plan.device and not plan.device.cached then
+    add("predicted  %.4g tokens/s at most, bound by VRAM at %s", r.tps, rate(r.bw))
+  elseif plan.cache then
     add("predicted  %.4g tokens/s at most, by the cost model of the expert cache", r.tps)
   elseif plan.size.tier.kind == "disk" then
     local pace = plan.size.tier.pace

@@ -23,6 +23,8 @@ local function fields()
     { name = "tier",       kind = "choice",  choices = { "ram", "disk", "mmap" }, optional = true },
     { name = "slots",      kind = "integer", min = 1, max = 1 << 50, optional = true },
     { name = "experts_ram", kind = "number", min = 0, max = 100, optional = true },
+    { name = "vram",       kind = "integer", min = 1, max = 1 << 50, optional = true },
+    { name = "vram_ways",  kind = "integer", min = 1, max = 65535, optional = true },
     { name = "sets",       kind = "integer", min = 1, max = 65535, optional = true },
     { name = "policy",     kind = "choice",  choices = plan_tier.POLICY_NAMES, optional = true },
     { name = "predict",    kind = "choice",  choices = plan_predict.NAMES, optional = true },

@@ -3,7 +3,7 @@
 -- All arithmetic is in the plan_*.lua modules called here; templates look up.
 
 local formats_of = require "gen.formats"
-local plan_cache = require "gen.plan_cache"
+local plan_device = require "gen.plan_device"
 local plan_kernels = require "gen.plan_kernels"
 local plan_layout = require "gen.plan_layout"
 local plan_predict = require "gen.plan_predict"
@@ -37,9 +37,7 @@ function M.plan(input)
   plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons, trace)
   table.move(notes, 1, #notes, #plan.notes + 1, plan.notes)
   if plan.size and hw.gpu then
-    local why
-    plan.cache, why = plan_cache.plan(m, hw, plan.layout, plan.mem)
-    reasons[#reasons + 1] = why
+    plan.device, plan.cache = plan_device.plan(m, hw, formats, plan.size, plan.mem, plan.layout, opts, reasons)
     plan.strides = plan.cache and plan_prefetch.plan(m, hw, plan.layout)
   end
   if #reasons > 0 then
@@ -47,7 +45,8 @@ function M.plan(input)
     return nil, problems
   end
   local tier = plan.size.tier
-  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.cache and plan.cache.seconds,
+  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.device and not plan.device.cached,
+    plan.cache and plan.cache.seconds,
     tier.kind == "disk" and tier.pace)
   return plan, problems
 end

@@ -7,4 +7,9 @@
 
 ID          := $id
 BINARY      := $binary
-NEEDS_GPU   := $needs_gpu
+ON_DEVICE   := $on_device
+//@ if gpu then
+DEVICE_ARCH := ${gpu.sm}
+DEVICE_ROWS := ${gpu.device.rows}
+DEVICE_DEFS := ${gpu.defines}
+//@ end

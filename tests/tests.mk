@@ -75,6 +75,21 @@ ENGINE_tier-none         := tests/data/tiny-mixtral.gguf experts_ram=25 predict=
 ENGINES += tier-history tier-forest tier-mlp tier-none
 ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
 
+# Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
+GPU_HW      ?= hw/h200.lua
+BLOCKS      := a b c d e
+GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx gpt-oss,$(if $(call golden_of,$g),$g))
+GPU_ENGINES := $(GPU_GOLDENS) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%)
+ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
+ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
+# All block formats in few engines: experts, attention, output, embedding.
+blocks = tests/fixture/blocks.lua quant=$1 quant.attn=$2 quant.output=$3 quant.embed=$4
+ENGINE_blocks-a := $(call blocks,q4_k,q6_k,q5_k,q3_k)
+ENGINE_blocks-b := $(call blocks,q3_k,q2_k,iq4_xs,q6_k) quant.router=q8_0
+ENGINE_blocks-c := $(call blocks,mxfp4,iq4_nl,q4_1,q5_1)
+ENGINE_blocks-d := $(call blocks,q5_1,q5_0,q6_k,iq4_xs)
+ENGINE_blocks-e := $(call blocks,q2_k,q4_k,mxfp4,mxfp4)
+
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc
 PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c)))
@@ -103,6 +118,32 @@ engine-%:
 	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(TEST_HW) --out out/test --set id=t-$* \
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
 	@$(PARALLEL) ID=test/t-$* build >/dev/null
+gpu-engine-%:
+	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(GPU_HW) --out out/test --set id=gpu-$* \
+	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null 2>&1
+	@$(PARALLEL) ID=test/gpu-$* build >/dev/null
+
+# On a machine with the GPU of GPU_HW; with EMULATE=1 on any.
+.PHONY: test-gpu gpu-engine-%
+test-gpu: $(GPU_ENGINES:%=gpu-engine-%)
+	@FLAVOR=$(FLAVOR) tests/gpu.sh $(GPU_ENGINES)
+# The same and bench shapes as one folder for a machine that has a GPU and little else.
+ENGINE_qwen3-q4_0  := models/qwen3-30b-a3b.lua quant=q4_0 ctx=2048
+ENGINE_qwen3-q4_k  := models/qwen3-30b-a3b.lua quant=q4_k ctx=2048
+ENGINE_qwen3-q8_0  := models/qwen3-30b-a3b.lua quant=q8_0 ctx=2048
+ENGINE_gpt-oss-20b := models/gpt-oss-20b.lua ctx=2048
+ENGINE_mixtral-8x7b-q4_0 := models/mixtral.lua quant=q4_0 ctx=2048
+GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0
+.PHONY: gpu-bundle
+gpu-bundle: $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
+	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)
+	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
+# The part of it that `make test` runs: small, emulated, and a real build where NVRTC is.
+EMULATED := odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS))
+.PHONY: emulated
+emulated:
+	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
+	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0; fi
 
 SUB := $(MAKE) --no-print-directory
 test: setup
@@ -116,6 +157,7 @@ test: setup
 	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
 	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
 	@for f in $(FACTS); do $(SUB) ID=test/t-$$f out/test/t-$$f/facts_test || exit 1; done
+	@$(SUB) emulated
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
 	@$(SUB) test-list
 	@tests/run.sh out/tests/list
@@ -132,6 +174,7 @@ test-list:
 	   for f in $(FACTS); do echo "out/test/t-$$f/facts_test"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \
+	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=7 SHORT=20 tests/gpu.sh $(EMULATED)"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
 	 } >out/tests/list
 

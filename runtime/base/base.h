@@ -20,6 +20,7 @@
     X(BAD_FILE, 1, "malformed file")                                                               \
     X(USAGE, 2, "bad usage")                                                                       \
     X(MISMATCH, 3, "does not match this build")                                                    \
+    X(NO_DEVICE, 3, "no device that the build was planned for")                                    \
     X(NO_ISA, 3, "the CPU lacks an instruction set the build was planned for")
 
 enum ig_err {

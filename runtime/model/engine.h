@@ -16,6 +16,8 @@ struct ig_open {
     int threads;         /* 0: as many as the plan and the machine allow */
     int n_ctx;           /* 0: the plan's */
     int verify;          /* check every block's checksum while loading */
+    int unpinned;        /* per cent of the experts that a device shall not read in RAM */
+    int link_share;      /* 1 + per cent of its cache's misses that take the link; 0: as measured */
     int poison;          /* fill scratch with NaN first (tests) */
     void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: quiet */
 };
@@ -71,6 +73,12 @@ void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *wei
 #define IG_PEEK_BYTES ((size_t)(IG_N_EMBD + 15) / 16 * 64 + (IG_N_EMBD + 31) / 32 * 40)
 void ig_peek_router(struct ig_engine *e, int layer, const float *x, void *scratch, float *logit);
 
+/* The device that the forward pass runs on, in words; NULL: the CPU. */
+const char *ig_device(const struct ig_engine *e);
+/* Bytes a second at which the plan expects weights to be read there. */
+uint64_t ig_read_bw(const struct ig_engine *e);
+/* Memory taken there so far (the whole process's), and what the plan says. */
+void ig_peak(const struct ig_engine *e, uint64_t *used, uint64_t *planned);
 int ig_threads(const struct ig_engine *e);
 const char *ig_cpus_used(char *buf, size_t cap); /* the cores found, in words; returns `buf` */
 int ig_n_ctx(const struct ig_engine *e);

@@ -4,6 +4,7 @@
  * weights come from or what a mixer or a feed-forward block does inside.
  */
 #include "state.h"
+#include "device_step.h"
 
 #include <omp.h>
 #include <string.h>
@@ -176,6 +177,12 @@ void ig_forward(struct ig_engine *e, const struct ig_batch *b)
         IG_ASSERT(e->n_want < IG_N_LOGIT_ROW);
         e->want_row[e->n_want++] = i;
     }
+#if IG_DEVICE
+    if (e->device) {
+        ig_step_forward(e);
+        return;
+    }
+#endif
     ig_tier_batch(e);
 #pragma omp parallel num_threads(e->team.n)
     run(e, omp_get_thread_num());
@@ -183,5 +190,8 @@ void ig_forward(struct ig_engine *e, const struct ig_batch *b)
 
 const float *ig_logits(const struct ig_engine *e, int i)
 {
+#if IG_DEVICE
+    if (e->device) return ig_step_logits() + (size_t)i * IG_LOGIT_STRIDE;
+#endif
     return (const float *)(const void *)(e->mem + IG_MEM_LOGITS_OFF) + (size_t)i * IG_LOGIT_STRIDE;
 }

@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "team.h"
 #include "tier.h"
+#include "miss.h"
 #include "kernels.h"
 #include "panel.h"
 #include "sample.h"
@@ -56,7 +57,8 @@ _Static_assert((uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof
                "a thread's scratch holds struct ig_worker's arrays");
 
 struct ig_engine {
-    unsigned char *mem; /* the arena, IG_MEM_BYTES */
+    unsigned char *mem;       /* the arena, IG_MEM_BYTES; NULL while a device does all the work */
+    struct ig_device *device; /* NULL: the CPU */
     struct ig_team team;
     struct ig_wfile file;
     int n_ctx;
@@ -76,6 +78,9 @@ struct ig_engine {
     const unsigned char *slab[IG_N_EXPERT + 1]; /* of active experts: where their weights are now */
 
     struct ig_tier tier;
+#if IG_XC
+    struct ig_miss miss;
+#endif
     const int32_t *force_expert; /* ig_set_choices */
     const float *force_weight;
     const int32_t *force_predicted;
@@ -186,6 +191,9 @@ static inline float *ig_topk_w(struct ig_engine *e, int row)
 {
     return IG_BUF(e, TOPK, float) + ((size_t)IG_N_ROW + (size_t)row) * IG_N_EXPERT_USED;
 }
+
+/* The weights file into the arena or the device's memory. */
+enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
 
 /* The phases, one file each.  All threads call them; each ends before its last barrier. */
 void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, const void *const *x,

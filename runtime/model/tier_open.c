@@ -153,6 +153,7 @@ const char *ig_expert_where(const struct ig_engine *e)
 {
     static char text[160];
     const struct ig_tier *t = &e->tier;
+    if (e->device) return "all in the device's memory";
     snprintf(text, sizeof text,
              "%d of %d in slots, others %s with %s%s; tried: %.2f GB/s around the page cache%s%.2f",
              IG_N_XSLOT, IG_N_LAYER * IG_N_EXPERT,
@@ -167,7 +168,7 @@ const char *ig_expert_where(const struct ig_engine *e)
 
 const char *ig_expert_where(const struct ig_engine *e)
 {
-    (void)e;
+    if (e->device) return "all in the device's memory";
     return IG_TIER == IG_TIER_MMAP ? "mapped from the file" : "all in memory";
 }
 

@@ -25,8 +25,9 @@ static void add_layer(struct ig_expert_stats *s, struct ig_engine *e, int decode
 
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer)
 {
-    struct ig_expert_stats s = { .active = 1 };
+    struct ig_expert_stats s = { .active = e->device == NULL };
     struct ig_mover_count m;
+    if (!s.active) return s;
     s.steps = e->tier.steps[decode ? IG_TIER_DECODE : IG_TIER_PREFILL];
     for (int l = 0; l < IG_N_LAYER; l++)
         if (layer < 0 || l == layer) add_layer(&s, e, decode, l);
@@ -48,6 +49,7 @@ struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int laye
 void ig_expert_stats_reset(struct ig_engine *e)
 {
     struct ig_tier *t = &e->tier;
+    if (e->device) return;
     memset(t->count, 0, sizeof t->count);
     memset(t->steps, 0, sizeof t->steps);
     memset(t->cache.count, 0, sizeof *t->cache.count * IG_N_LAYER);

@@ -7,4 +7,4 @@
 
 ID          := tiny-mixtral-avx2-desktop
 BINARY      := tiny-mixtral
-NEEDS_GPU   := 0
+ON_DEVICE   := 0

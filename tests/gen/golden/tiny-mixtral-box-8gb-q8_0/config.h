@@ -89,6 +89,8 @@ enum {
     "mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts be076f0a; expert q8_0, attn q8_0, embed q8_0, output q8_0, router f32; 32940032 bytes"
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
+#define IG_DEVICE        0 /* 1: a device does the work, or the CPU where there is none */
+#define IG_XC            0 /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     UINT64_C(20000000000)
 #define IG_PREDICTED_TPS 3277.0f
