@@ -34,41 +34,6 @@
 #define PAIR_BYTES       64
 #include "panel_float.inc.h"
 
-/* Four bytes from memory in every lane; through a register it would cost a shuffle. */
-static inline __m512i spread4_avx512(const void *p)
-{
-    return _mm512_broadcastd_epi32(_mm_loadu_si32(p));
-}
-
-static inline void unpack_q8_0_avx512(__m512i w[8], const uint8_t *p)
-{
-    UNROLL
-    for (int k = 0; k < 8; k++) w[k] = _mm512_loadu_si512(p + 64 * k);
-}
-
-static inline void unpack_q4_0_avx512(__m512i w[8], const uint8_t *p)
-{
-    const __m512i low = _mm512_set1_epi8(15);
-    UNROLL
-    for (int k = 0; k < 4; k++) {
-        const __m512i v = _mm512_loadu_si512(p + 64 * k);
-        w[2 * k] = _mm512_and_si512(v, low);
-        w[2 * k + 1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
-    }
-}
-
-#define FN(f)        f##_q8_0_avx512
-#define UNPACK(w, p) unpack_q8_0_avx512(w, p)
-#define TILE         544
-#define ZERO         128
-#include "panel_q_avx512.inc.h"
-
-#define FN(f)        f##_q4_0_avx512
-#define UNPACK(w, p) unpack_q4_0_avx512(w, p)
-#define TILE         288
-#define ZERO         8
-#include "panel_q_avx512.inc.h"
-
 #define ELEM     float
 #define LOADV(p) VLOAD(p)
 #define LOAD1(x) (x)
@@ -110,8 +75,8 @@ const struct ig_kernels ig_kernels_avx512 = {
         [IG_F32] = panel_f32_avx512,
         [IG_F16] = panel_f16_avx512,
         [IG_BF16] = panel_bf16_avx512,
-        [IG_Q8_0] = panel_q8_0_avx512,
-        [IG_Q4_0] = panel_q4_0_avx512,
+        [IG_Q8_0] = ig_panel_q8_0_avx512,
+        [IG_Q4_0] = ig_panel_q4_0_avx512,
 #define X(name, fmt) [fmt] = ig_panel_##name##_avx512,
         IG_QUANT_FORMATS(X)
 #undef X

@@ -138,6 +138,9 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
     }
 }
 
+#ifdef QUANT_GROUP
+#include "quant_rows_avx512.inc.h"
+#else
 static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                      int rb)
 {
@@ -165,6 +168,7 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
         }
     }
 }
+#endif
 
 void FN(ig_panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *const *x, int cols,
                   int n)

@@ -15,5 +15,6 @@
 #define X(name, fmt) ig_panel_fn ig_panel_##name##_avx2, ig_panel_##name##_avx512;
 IG_QUANT_FORMATS(X)
 #undef X
+ig_panel_fn ig_panel_q8_0_avx512, ig_panel_q4_0_avx512; /* avx2.c has its own */
 
 #endif
