@@ -15,6 +15,7 @@ enum {
     FN(HALVES) = IG_PANEL_ROWS / VL,
     FN(GROUP) = IG_FLOAT_PARTS * VL / 16, /* half of the registers */
     FN(RB) = 8,
+    FN(PARTS) = VL / 8, /* of them RB accumulators each: enough to hide an FMA's latency */
     FN(CHUNK) = 128 /* pairs of columns: at most 16 KiB of panel, and 8 of activations */
 };
 
@@ -91,20 +92,31 @@ FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *w, const void *const *xs, int
     const int pairs = cols / 2 / IG_FLOAT_PARTS * IG_FLOAT_PARTS;
     for (int c = 0; c < pairs; c += FN(CHUNK)) {
         const int end = c + FN(CHUNK) < pairs ? c + FN(CHUNK) : pairs;
-        for (int i = 0; i < FN(HALVES) * IG_FLOAT_PARTS; i++) {
-            const int h = i % FN(HALVES), p = i / FN(HALVES);
-            V s[FN(RB)], a, b;
+        for (int i = 0; i < FN(HALVES) * IG_FLOAT_PARTS / FN(PARTS); i++) {
+            const int h = i % FN(HALVES), p = i / FN(HALVES) * FN(PARTS);
+            V s[FN(PARTS)][FN(RB)], a, b;
             UNROLL
-            for (int t = 0; t < rb; t++) s[t] = VLOAD(acc[t][p] + h * VL);
+            for (int u = 0; u < FN(PARTS); u++) {
+                UNROLL
+                for (int t = 0; t < rb; t++) s[u][t] = VLOAD(acc[t][p + u] + h * VL);
+            }
             for (int j = c + p; j < end; j += IG_FLOAT_PARTS) {
-                PAIR(w + (size_t)j * PAIR_BYTES, h, &a, &b);
                 UNROLL
-                for (int t = 0; t < rb; t++) s[t] = VFMA(a, VSET1(x[t][2 * j]), s[t]);
-                UNROLL
-                for (int t = 0; t < rb; t++) s[t] = VFMA(b, VSET1(x[t][2 * j + 1]), s[t]);
+                for (int u = 0; u < FN(PARTS); u++) {
+                    PAIR(w + (size_t)(j + u) * PAIR_BYTES, h, &a, &b);
+                    UNROLL
+                    for (int t = 0; t < rb; t++)
+                        s[u][t] = VFMA(a, VSET1(x[t][2 * (j + u)]), s[u][t]);
+                    UNROLL
+                    for (int t = 0; t < rb; t++)
+                        s[u][t] = VFMA(b, VSET1(x[t][2 * (j + u) + 1]), s[u][t]);
+                }
             }
             UNROLL
-            for (int t = 0; t < rb; t++) VSTORE(acc[t][p] + h * VL, s[t]);
+            for (int u = 0; u < FN(PARTS); u++) {
+                UNROLL
+                for (int t = 0; t < rb; t++) VSTORE(acc[t][p + u] + h * VL, s[u][t]);
+            }
         }
     }
     for (int t = 0; t < rb; t++) {
