@@ -5,6 +5,7 @@
  * Flags: -mavx2 -mfma -mf16c -ffp-contract=off
  */
 #include <float.h>
+#include <string.h>
 
 #include "../kernels.h"
 #include "../math.h"

@@ -6,6 +6,7 @@
  *        -ffp-contract=off
  */
 #include <float.h>
+#include <string.h>
 
 #include "../kernels.h"
 #include "../math.h"

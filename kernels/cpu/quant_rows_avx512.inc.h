@@ -80,6 +80,9 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
             struct FN(block) w;
             int t = 0;
             FN(load)(&w, p, sc, j, 0);
+            UNROLL
+            for (int line = 0; line < (TILE / BLOCKS + 63) / 64; line++)
+                PREFETCH(p + j * (TILE / BLOCKS) + 64 * line);
 #if SUBS == 1
             w.mn[1] = VMUL(w.sc[0], VSET1(-QUANT_MAGIC)); /* unused else */
 #endif
