@@ -1,15 +1,16 @@
-/* amx_tile.h -- the tiles of amx.c: which there are, and the instructions on them.
+/* amx_tile.h -- the tiles of amx.c and the instructions on them.
  *
- * With IG_AMX_EMULATE defined before it, the instructions are those of the includer: the
- * tests run amx.c over scalar code that does what Intel's manual says of each.
+ * With IG_AMX_EMULATE defined, the instructions are the includer's: the tests run amx.c over
+ * scalar code that does what Intel's manual says of each.
  *
- * Tiles: 0..3 results [16 rows of activations][16 rows of the panel], as int32 or float;
- * 4: 16 rows of 32 activations as int8; 5: 32 columns of a panel as bytes, a group of four
- * columns a row; 6: 16 rows of 32 activations as bf16; 7: 32 columns as bf16, a pair a row.
+ * Tiles 0..3: results, [16 rows of activations][16 rows of the panel], int32 or float;
+ * 4: 16 rows of 32 activations as int8; 5: 32 columns of a panel, four a row, as bytes;
+ * 6: 16 rows of 32 activations as bf16; 7: 32 columns of a panel, a pair a row, as bf16.
  */
-#include <stdint.h>
+#ifndef IG_AMX_TILE_H
+#define IG_AMX_TILE_H
 
-enum { AMX_ROWS = 16, AMX_X8 = 4, AMX_W8 = 5, AMX_X16 = 6, AMX_W16 = 7 };
+#include <stdint.h>
 
 struct amx_config {
     uint8_t palette, start, zero[14];
@@ -22,17 +23,16 @@ struct amx_config {
         .rows = { 16, 16, 16, 16, 16, 8, 16, 16 }                                                  \
     }
 
+/* Written out: the intrinsics of gcc 12 do not say that a load reads memory. */
 #ifndef IG_AMX_EMULATE
-#include <immintrin.h>
-#define TILE_CONFIG(c)        _tile_loadconfig(c)
-#define TILE_ZERO(t)          _tile_zero(t)
-#define TILE_LOAD(t, p, step) _tile_loadd(t, p, step)
-#define TILE_SAVE(t, p, step) _tile_stored(t, p, step)
-#define TILE_DOT8(c)          _tile_dpbsud(c, AMX_X8_, AMX_W8_)
-#define TILE_DOT16(c)         _tile_dpbf16ps(c, AMX_X16_, AMX_W16_)
-/* The intrinsics paste their arguments into text. */
-#define AMX_X8_  4
-#define AMX_W8_  5
-#define AMX_X16_ 6
-#define AMX_W16_ 7
+#define TILE_CONFIG(c) __asm__ volatile("ldtilecfg %0" : : "m"(*(c)))
+#define TILE_ZERO(t)   __asm__ volatile("tilezero %tmm" #t)
+#define TILE_LOAD(t, p, step)                                                                      \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(p), "r"((size_t)(step)) : "memory")
+#define TILE_SAVE(t, p, step)                                                                      \
+    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(p), "r"((size_t)(step)) : "memory")
+#define TILE_DOT8(to, x, w)  __asm__ volatile("tdpbsud %tmm" #w ", %tmm" #x ", %tmm" #to)
+#define TILE_DOT16(to, x, w) __asm__ volatile("tdpbf16ps %tmm" #w ", %tmm" #x ", %tmm" #to)
+#endif
+
 #endif
