@@ -95,7 +95,7 @@ $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/l
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
 $(TOOLS)/bench-kernels: bench/kernels.c $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm 2>$@.log || { cat $@.log >&2; exit 1; }
 $(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
