@@ -42,7 +42,7 @@ static const struct shape {
 enum { N_SHAPE = sizeof shapes / sizeof shapes[0] };
 
 static const struct ig_kernels *const variants[] = { &ig_kernels_avx2, &ig_kernels_avx512,
-                                                  &ig_kernels_amx };
+                                                     &ig_kernels_amx };
 static const unsigned needs[] = { IG_CPU_AVX2, IG_CPU_AVX512, IG_CPU_AMX };
 
 struct bench_case {

@@ -17,8 +17,8 @@
         type s[12], w = { 0 };                                                                     \
         _Pragma("GCC unroll 12") for (int k = 0; k < 12; k++) s[k] = w;                            \
         for (long i = 0; i < n; i++) {                                                             \
-            _Pragma("GCC unroll 12") for (int k = 0; k < 12; k++)                                  \
-                __asm__ volatile(text : "+v"(s[k]) : "v"(w) : "xmm15");                                      \
+            _Pragma("GCC unroll 12") for (int k = 0; k < 12; k++) __asm__ volatile(                \
+                text : "+v"(s[k]) : "v"(w) : "xmm15");                                             \
         }                                                                                          \
     }
 PEAK_VECTOR(peak_fma512, "avx512f", __m512, "vfmadd231ps %1, %1, %0")

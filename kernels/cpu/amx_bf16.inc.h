@@ -30,7 +30,8 @@ static __m512i amx_round(const float *x, int at, int cols)
 }
 
 /* One row; MXCSR flushes denormals here, and nothing may be moved to where it does not. */
-static __attribute__((noinline)) void amx_bf16_one(float y[IG_PANEL_ROWS], const uint8_t *p, const float *x, int cols)
+static __attribute__((noinline)) void amx_bf16_one(float y[IG_PANEL_ROWS], const uint8_t *p,
+                                                   const float *x, int cols)
 {
     __m512 part[AMX_PARTS] = { VZERO, VZERO, VZERO, VZERO };
     const __m512i high = _mm512_set1_epi32(-65536);
@@ -52,8 +53,8 @@ static __attribute__((noinline)) void amx_bf16_one(float y[IG_PANEL_ROWS], const
     VSTORE(y, VADD(VADD(part[0], part[2]), VADD(part[1], part[3])));
 }
 
-static __attribute__((noinline)) void amx_bf16_sixteen(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x,
-                             int cols, int live)
+static __attribute__((noinline)) void amx_bf16_sixteen(float (*y)[IG_PANEL_ROWS], const uint8_t *p,
+                                                       const void *const *x, int cols, int live)
 {
     enum { STEP = AMX_PARTS * AMX_COLS };
     uint16_t rows[AMX_PARTS][AMX_ROWS][AMX_COLS] = { { { 0 } } };

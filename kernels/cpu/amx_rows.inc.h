@@ -103,8 +103,7 @@ static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void
         struct FN(amx_block) w[IG_BLOCK_PARTS];
         const int blocks = nb - b < IG_BLOCK_PARTS ? nb - b : IG_BLOCK_PARTS;
         const int8_t *sc = FN(scales)(buffer, p);
-        for (int j = 0; j < blocks; j++)
-            FN(amx_load)(&w[j], p + j / BLOCKS * TILE, sc, j % BLOCKS);
+        for (int j = 0; j < blocks; j++) FN(amx_load)(&w[j], p + j / BLOCKS * TILE, sc, j % BLOCKS);
         for (int t = 0; t < n; t += AMX_ROWS)
             FN(amx_sixteen)(acc + t, w, blocks, x + t, b, n - t < AMX_ROWS ? n - t : AMX_ROWS);
     }

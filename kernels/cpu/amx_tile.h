@@ -19,8 +19,16 @@ struct amx_config {
 };
 #define AMX_CONFIG                                                                                 \
     {                                                                                              \
-        .palette = 1, .bytes = { 64, 64, 64, 64, 32, 64, 64, 64 },                                 \
-        .rows = { 16, 16, 16, 16, 16, 8, 16, 16 }                                                  \
+        .palette = 1, .bytes = { 64, 64, 64, 64, 32, 64, 64, 64 }, .rows = {                       \
+            16,                                                                                    \
+            16,                                                                                    \
+            16,                                                                                    \
+            16,                                                                                    \
+            16,                                                                                    \
+            8,                                                                                     \
+            16,                                                                                    \
+            16                                                                                     \
+        }                                                                                          \
     }
 
 /* Written out: the intrinsics of gcc 12 do not say that a load reads memory. */
@@ -30,7 +38,8 @@ struct amx_config {
 #define TILE_LOAD(t, p, step)                                                                      \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(p), "r"((size_t)(step)) : "memory")
 #define TILE_SAVE(t, p, step)                                                                      \
-    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(p), "r"((size_t)(step)) : "memory")
+    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(p), "r"((size_t)(step)) : "memor" \
+                                                                                           "y")
 #define TILE_DOT8(to, x, w)  __asm__ volatile("tdpbsud %tmm" #w ", %tmm" #x ", %tmm" #to)
 #define TILE_DOT16(to, x, w) __asm__ volatile("tdpbf16ps %tmm" #w ", %tmm" #x ", %tmm" #to)
 #endif

@@ -27,8 +27,8 @@ static int has_amx(unsigned edx)
     enum { TILES = 0x60000, BF16 = 1 << 22, TILE = 1 << 24, INT8 = 1 << 25, AVX512_BF16 = 1 << 5 };
     const unsigned need = BF16 | TILE | INT8;
     unsigned a, b, c, d;
-    return (edx & need) == need && (xcr0() & TILES) == TILES && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
-           (a & AVX512_BF16) && tiles_granted();
+    return (edx & need) == need && (xcr0() & TILES) == TILES &&
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX512_BF16) && tiles_granted();
 }
 
 unsigned ig_cpu_features(void)

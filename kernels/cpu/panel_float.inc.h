@@ -16,7 +16,7 @@ enum {
     FN(GROUP) = IG_FLOAT_PARTS * VL / 16, /* half of the registers */
     FN(RB) = 8,
     FN(PARTS) = VL / 8, /* of them RB accumulators each: enough to hide an FMA's latency */
-    FN(CHUNK) = 128 /* pairs of columns: at most 16 KiB of panel, and 8 of activations */
+    FN(CHUNK) = 128     /* pairs of columns: at most 16 KiB of panel, and 8 of activations */
 };
 
 static void FN(finish)(float y[IG_PANEL_ROWS], float acc[IG_FLOAT_PARTS][IG_PANEL_ROWS])

@@ -57,8 +57,7 @@ FN(group)(float (*acc)[IG_BLOCK_PARTS][IG_PANEL_ROWS], int b, const struct FN(bl
     UNROLL
     for (int k = 0; k < 8; k++) {
         UNROLL
-        for (int t = 0; t < n; t++)
-            s[t] = quant_dot1(s[t], w->w[k], x[t]->q + 4 * k);
+        for (int t = 0; t < n; t++) s[t] = quant_dot1(s[t], w->w[k], x[t]->q + 4 * k);
     }
     UNROLL
     for (int t = 0; t < n; t++) {

@@ -32,7 +32,9 @@ static inline __m512i quant_x4(const int8_t *q)
  * their broadcast into an instruction of its own; inside this one it is free. */
 static inline __m512i quant_dot1(__m512i s, __m512i w, const int8_t *q)
 {
-    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(s) : "v"(w), "m"(*(const int32_t *)(const void *)q));
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+            : "+v"(s)
+            : "v"(w), "m"(*(const int32_t *)(const void *)q));
     return s;
 }
 /* s plus the low words of w times *sum, |*sum| < 2^15. */

@@ -43,7 +43,8 @@ static void emu_save(int t, void *p, size_t step)
         memcpy((uint8_t *)p + (size_t)r * step, emu_tile[t][r], emu.bytes[t]);
 }
 
-/* What the manual asks of sizes: rows of the first as results', its columns as rows of the other. */
+/* What the manual asks of sizes: rows of the first as results', its columns as rows of the other.
+ */
 static void emu_fits(int to, int x, int w)
 {
     assert_int_equal(emu.rows[x], emu.rows[to]);
@@ -126,7 +127,8 @@ static struct guard make_panel(enum ig_fmt fmt, int cols, enum data_kind kind)
     return panel;
 }
 
-/* Rows of activations: one after the other (tiles read them in place), or in an order that is none. */
+/* Rows of activations: one after the other (tiles read them in place), or in an order that is none.
+ */
 static struct guard make_acts(const void **x, enum ig_fmt fmt, int cols, enum data_kind kind,
                               int regular)
 {
@@ -157,7 +159,8 @@ static void check(enum ig_fmt fmt, ig_panel_fn *ref, int cols, enum data_kind wk
         const struct guard y = guard_alloc(sizeof(panel_y) * (size_t)counts[i]);
         ig_kernels_amx.panel[fmt](y.p, panel.p, x, cols, counts[i]);
         if (!same(y.p, want[0], (size_t)counts[i] * IG_PANEL_ROWS))
-            fail_msg("%s: cols %d, n %d, weights %d, activations %d", ig_fmt_name(fmt), cols, counts[i], wk, xk);
+            fail_msg("%s: cols %d, n %d, weights %d, activations %d", ig_fmt_name(fmt), cols,
+                     counts[i], wk, xk);
         guard_free(y);
     }
     guard_free(acts);
@@ -176,7 +179,8 @@ static void blocks_equal_the_definition(void **state)
                     check(fmt, ig_kernels_ref.panel[f], cols[i], PLAIN, PLAIN, regular);
         for (int wk = 0; wk < N_KIND; wk++)
             for (int xk = 0; xk < N_KIND; xk++)
-                check(fmt, ig_kernels_ref.panel[f], 256, (enum data_kind)wk, (enum data_kind)xk, wk % 2);
+                check(fmt, ig_kernels_ref.panel[f], 256, (enum data_kind)wk, (enum data_kind)xk,
+                      wk % 2);
     }
 }
 
