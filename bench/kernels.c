@@ -5,7 +5,10 @@
  * decode: one row of activations over more than 1.5 GB of panels, so that no cache
  * serves them; GB/s of weights with 1 and 2 threads, and the share of what plain
  * reading gives in the passes between.
- * prefill: 16, 64 and 256 rows; 2 * rows * columns * n / time.
+ * prefill: 16, 64 and 256 rows; 2 * rows * columns * n / time as GOP/s, and the share of what
+ * one thread's multipliers give alone (peak.h), for each thread.
+ * check: AMX's products on this machine's tiles against the scalar definitions; runs first
+ * wherever there are tiles.
  *
  * Passes of all cases take turns; the figures are medians of CPU time (measure.h).
  *
@@ -13,7 +16,12 @@
  */
 #include "measure.h"
 
-enum { MAX_COLS = 14336, MAX_N = 256, MAX_CASES = 10 * IG_N_FMT + 1 };
+#include "../kernels/math.h"
+#include "../kernels/panel.h"
+#include "../kernels/ref/ref.h"
+#include "peak.h"
+
+enum { MAX_COLS = 14336, MAX_N = 256, MAX_CASES = 15 * IG_N_FMT + 1 };
 
 static const struct shape {
     const char *name;
@@ -25,7 +33,9 @@ static const struct shape {
 };
 enum { N_SHAPE = sizeof shapes / sizeof shapes[0] };
 
-static const struct ig_kernels *const variants[] = { &ig_kernels_avx2, &ig_kernels_avx512 };
+static const struct ig_kernels *const variants[] = { &ig_kernels_avx2, &ig_kernels_avx512,
+                                                     &ig_kernels_amx };
+static const unsigned needs[] = { IG_CPU_AVX2, IG_CPU_AVX512, IG_CPU_AMX };
 
 struct bench_case {
     const struct ig_kernels *k; /* NULL: plain reading */
@@ -35,6 +45,7 @@ struct bench_case {
     double got[2][REPS]; /* by 1 and 2 threads: GB/s of weights */
 };
 
+static unsigned features;
 static float *x_float;     /* [MAX_N][MAX_COLS] */
 static struct ig_xq *x_xq; /* [MAX_N][MAX_COLS / 32] */
 
@@ -94,13 +105,12 @@ static void run(struct bench_case *c, int cases, size_t bytes)
 
 static int collect(struct bench_case *c, int n, int argc, char **argv)
 {
-    static const char *const isas[] = { "avx2", "avx512" };
+    static const char *const isas[] = { "avx2", "avx512", "amx" };
     const char *fmts[IG_N_FMT];
     int count = 0;
     for (int f = 0; f < IG_N_FMT; f++) fmts[f] = ig_fmt_name((enum ig_fmt)f);
-    for (int v = 0; v < 2; v++) {
-        const unsigned need = v ? IG_CPU_AVX512 : IG_CPU_AVX2;
-        if (!(ig_cpu_features() & need) || !wanted(isas[v], argc, argv, isas, 2)) continue;
+    for (int v = 0; v < 3; v++) {
+        if (!(features & needs[v]) || !wanted(isas[v], argc, argv, isas, 3)) continue;
         for (int f = 0; f < IG_N_FMT; f++) {
             if (!wanted(fmts[f], argc, argv, fmts, IG_N_FMT)) continue;
             for (int s = 0; s < N_SHAPE; s++) {
@@ -134,6 +144,37 @@ static void decode(int argc, char **argv)
     }
 }
 
+static double peak_by(const struct bench_case *c)
+{
+    static double known[3][3];
+    const int kind = c->fmt >= IG_Q8_0 ? PEAK_INT8 : c->fmt == IG_BF16 ? PEAK_BF16 : PEAK_FLOAT;
+    int unit = 0;
+    while (variants[unit] != c->k) unit++;
+    if (known[unit][kind] == 0)
+        known[unit][kind] = peak_of((enum peak_unit)unit, (enum peak_kind)kind);
+    return known[unit][kind];
+}
+
+/* The instructions themselves, which tests on other machines emulate. */
+static int check_tiles(void)
+{
+    enum { COLS = 1024, N = 37 };
+    static float want[N][IG_PANEL_ROWS], got[N][IG_PANEL_ROWS];
+    int good = 1;
+    for (int f = IG_BF16; f < IG_N_FMT; f++) {
+        const void *x[N];
+        for (int t = 0; t < N; t++)
+            x[t] = f > IG_BF16 ? (const void *)(x_xq + t * COLS / 32)
+                               : (const void *)(x_float + t * COLS);
+        (f == IG_BF16 ? ig_panel_bf16_amx_ref : ig_kernels_ref.panel[f])(want, pool, x, COLS, N);
+        ig_kernels_amx.panel[f](got, pool, x, COLS, N);
+        const int same = memcmp(want, got, sizeof want) == 0;
+        printf("check amx %-6s %s\n", ig_fmt_name((enum ig_fmt)f), same ? "ok" : "DIFFERS");
+        good &= same;
+    }
+    return good;
+}
+
 static void prefill(int argc, char **argv)
 {
     static const int counts[] = { 16, 64, 256 };
@@ -145,17 +186,21 @@ static void prefill(int argc, char **argv)
         for (int i = 0; i < cases; i++)
             run(&c[k][i], 1, ((size_t)64 << 20) / (size_t)counts[k] + ((size_t)2 << 20));
     }
-    printf("prefill, GFLOP/s (2 a weight and row), with 1 and 2 threads\n%-8s %-6s %-18s "
-           "%15s %15s %15s\n",
+    printf("prefill, GOP/s (2 a weight and row) and the share of the peak, with 1 and 2 threads\n"
+           "%-8s %-6s %-18s %25s %25s %25s\n",
            "variant", "format", "shape", "n 16", "n 64", "n 256");
     for (int i = 0; i < cases; i++) {
         const struct bench_case *a = &c[0][i];
         const double weights = 16.0 * (double)a->shape->cols /
                                (double)ig_panel_bytes(a->fmt, a->shape->cols); /* a byte */
+        const double peak = 1e-9 * peak_by(a);
         printf("%-8s %-6s %-18s", a->k->name, ig_fmt_name(a->fmt), a->shape->name);
         for (int k = 0; k < 3; k++) {
             const double scale = 2.0 * weights * counts[k];
-            printf(" %7.0f %7.0f", scale * median(c[k][i].got[0]), scale * median(c[k][i].got[1]));
+            for (int t = 0; t < 2; t++) {
+                const double gops = scale * median(c[k][i].got[t]);
+                printf(" %7.0f %3.0f%%", gops, 100 * gops / peak / (t + 1));
+            }
         }
         printf("\n");
     }
@@ -163,12 +208,14 @@ static void prefill(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static const char *const parts[] = { "decode", "prefill" };
+    features = ig_cpu_features();
+    static const char *const parts[] = { "decode", "prefill", "check" };
     if (!prepare(2) || !prepare_activations()) {
         fprintf(stderr, "kernels: out of memory\n");
         return 1;
     }
-    if (wanted("decode", argc, argv, parts, 2)) decode(argc, argv);
-    if (wanted("prefill", argc, argv, parts, 2)) prefill(argc, argv);
+    if ((features & IG_CPU_AMX) && !check_tiles()) return 1;
+    if (wanted("decode", argc, argv, parts, 3)) decode(argc, argv);
+    if (wanted("prefill", argc, argv, parts, 3)) prefill(argc, argv);
     return 0;
 }

@@ -2,11 +2,12 @@
 
 local M = {}
 
--- Bits of ig_cpu_features() (kernels.h: IG_CPU_AVX2 1, IG_CPU_AVX512 2).
+-- Bits of ig_cpu_features() (kernels.h: IG_CPU_AVX2 1, IG_CPU_AVX512 2, IG_CPU_AMX 4).
 local NEED = {
   ref    = 0,
   avx2   = 1,
   avx512 = 3,
+  amx    = 7,
 }
 
 --- @param hw table  a checked profile

@@ -4,7 +4,8 @@
  * has a scalar definition in ref/ and variants in cpu/ (one file per ISA).
  * All variants of one operation give THE SAME BITS: the order of every
  * floating-point operation is part of the definition, so the tests compare
- * with ==, not with a tolerance.
+ * with ==, not with a tolerance.  One exception: BF16 panels of ig_kernels_amx have a
+ * definition of their own (cpu/amx_bf16.inc.h), the same bits for every n.
  *
  * The rules of order (docs/ARCHITECTURE.md, "Placement invariance"):
  *   1. a * b + c is always one fused multiply-add (fmaf).
@@ -152,11 +153,15 @@ struct ig_kernels {
     void (*relu)(float *y, const float *x, int n);
 };
 
-extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512;
+extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512, ig_kernels_amx;
 
 /* What the running CPU offers, as a mask; needs of each variant.  Ask once: in a virtual
  * machine CPUID costs tens of microseconds. */
-enum { IG_CPU_AVX2 = 1, IG_CPU_AVX512 = 2 /* F BW DQ VL VNNI */ };
+enum {
+    IG_CPU_AVX2 = 1,
+    IG_CPU_AVX512 = 2, /* F BW DQ VL VNNI */
+    IG_CPU_AMX = 4     /* tiles of int8 and bf16, AVX512_BF16, and the system lets us use them */
+};
 unsigned ig_cpu_features(void);
 
 #endif

@@ -1,4 +1,7 @@
-/* attn_formats.inc.h -- attention for each format of the KV cache: attn.inc.h three times. */
+/* attn_formats.inc.h -- attention for each format of the KV cache: attn.inc.h three times.
+ *
+ * PANEL_Q8_0 names the panel kernel of the same instruction set.
+ */
 enum { HEADS_MOST = VL == 16 ? 8 : 4 }; /* heads at a time */
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -22,7 +25,7 @@ ALWAYS void VNAME(panel_scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, c
     const void *x[HEADS_MOST];
     float y[HEADS_MOST][IG_PANEL_ROWS];
     for (int i = 0; i < nh; i++) x[i] = q + i * blocks;
-    VNAME(panel_q8_0)(y, k + (size_t)(j / IG_PANEL_ROWS * blocks) * IG_KV_TILE, x, hd, nh);
+    PANEL_Q8_0(y, k + (size_t)(j / IG_PANEL_ROWS * blocks) * IG_KV_TILE, x, hd, nh);
     for (int i = 0; i < nh; i++) memcpy(p[i] + j, y[i], sizeof y[i]);
 }
 

@@ -5,6 +5,7 @@
  * Flags: -mavx2 -mfma -mf16c -ffp-contract=off
  */
 #include <float.h>
+#include <string.h>
 
 #include "../kernels.h"
 #include "../math.h"
@@ -124,6 +125,7 @@ static inline __m256i dot_q4_0_avx2(const struct q4_weights *w, const struct ig_
 #define ZERO            8
 #include "panel_q_avx2.inc.h"
 
+#define PANEL_Q8_0 panel_q8_0_avx2
 #include "attn_formats.inc.h"
 
 static void quantize_avx2(struct ig_xq *y, const float *x, int n)

@@ -28,6 +28,22 @@ static inline __m512i quant_x4(const int8_t *q)
 }
 #define QX4(q) quant_x4(q)
 
+/* s plus the sums of four columns by row: w unsigned, q four activations.  The compilers put
+ * their broadcast into an instruction of its own; inside this one it is free. */
+static inline __m512i quant_dot1(__m512i s, __m512i w, const int8_t *q)
+{
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+            : "+v"(s)
+            : "v"(w), "m"(*(const int32_t *)(const void *)q));
+    return s;
+}
+/* s plus the low words of w times *sum, |*sum| < 2^15. */
+static inline __m512i quant_dot_sum(__m512i s, __m512i w, const int32_t *sum)
+{
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(s) : "v"(w), "m"(*sum));
+    return s;
+}
+
 /* Sums of 16 columns by row: w unsigned, below 2^bits. */
 static inline QI quant_dot4(const QI w[4], const int8_t q[16], int bits)
 {

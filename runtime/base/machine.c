@@ -19,6 +19,7 @@ static const struct {
 } isas[] = {
     { IG_CPU_AVX2, "AVX2 (with FMA and F16C)" },
     { IG_CPU_AVX512, "AVX-512 (F, BW, DQ, VL and VNNI)" },
+    { IG_CPU_AMX, "AMX (int8 and bf16, with AVX512_BF16, tiles granted by the system)" },
 };
 
 const char *ig_machine_isa(unsigned mask, char *buf, size_t cap)
@@ -37,7 +38,7 @@ const char *ig_machine_isa(unsigned mask, char *buf, size_t cap)
 
 enum ig_err ig_machine_check(unsigned need, unsigned have, struct ig_why *why)
 {
-    char missing[128], found[128];
+    char missing[256], found[256];
     if ((need & ~have) == 0) return IG_OK;
     return ig_fail(why, IG_NO_ISA,
                    "this build needs a CPU with %s; this machine has: %s; generate the engine for "

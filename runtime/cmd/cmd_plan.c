@@ -53,7 +53,7 @@ static json_t *build_json(void)
 
 static json_t *machine_json(void)
 {
-    char need[128], have[128];
+    char need[256], have[256];
     const unsigned found = ig_cpu_features();
     return json_pack("{s:s, s:s, s:b, s:i, s:I}", "isa_needed",
                      ig_machine_isa(IG_NEED_CPU, need, sizeof need), "isa_found",

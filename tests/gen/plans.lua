@@ -297,6 +297,7 @@ function T.test_kernels()
   eq(plan_kernels.plan { isa = "ref" }, { isa = "ref", kern = "ig_kernels_ref", need_cpu = 0 })
   eq(plan_kernels.plan { isa = "avx2" }, { isa = "avx2", kern = "ig_kernels_avx2", need_cpu = 1 })
   eq(plan_kernels.plan { isa = "avx512" }, { isa = "avx512", kern = "ig_kernels_avx512", need_cpu = 3 })
+  eq(plan_kernels.plan { isa = "amx" }, { isa = "amx", kern = "ig_kernels_amx", need_cpu = 7 })
 end
 
 function T.test_rate()
