@@ -564,6 +564,33 @@ static double link_seconds(struct ig_engine *e)
     return best;
 }
 
+static uint32_t counts_before[4 * IG_N_LAYER + 1];
+
+static void read_counts(struct ig_engine *e, uint32_t *to)
+{
+    ig_device_get(e->device, to, ig_device_mem(e->device) + IG_VRAM_COUNT_OFF, sizeof counts_before);
+    ig_device_wait(e->device);
+}
+void ig_step_stats_reset(struct ig_engine *e) { read_counts(e, counts_before); }
+
+struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
+{
+    static uint32_t now[4 * IG_N_LAYER + 1];
+    struct ig_expert_stats s = { .active = 1 };
+    read_counts(e, now);
+    s.steps = now[4 * IG_N_LAYER] - counts_before[4 * IG_N_LAYER];
+    for (int l = 0; l < IG_N_LAYER; l++) {
+        uint32_t n[3];
+        for (int i = 0; i < 3; i++) n[i] = now[4 * l + i] - counts_before[4 * l + i];
+        s.bytes += n[1] * ig_layers[l].expert_stride;
+        if (layer >= 0 && layer != l) continue;
+        s.hit += n[0];
+        s.miss += n[1] + n[2];
+        s.fill += n[1];
+    }
+    return s;
+}
+
 void ig_step_reach(struct ig_engine *e, const struct ig_open *o)
 {
     const uint64_t experts = IG_DATA_BYTES - IG_RESIDENT_BYTES;

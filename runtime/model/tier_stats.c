@@ -1,5 +1,6 @@
 /* tier_stats.c -- what the expert cache did: one table of counters with names and units. */
 #include "tier_stats.h"
+#include "device_step.h"
 #include "state.h"
 
 #include <stdio.h>
@@ -87,12 +88,25 @@ const char *ig_prefetch_says(const struct ig_engine *e)
     return IG_TIER == IG_TIER_MMAP ? "off, because the page cache decides"
                                    : "off, because all experts are in memory";
 }
+#if IG_XC
+/* The device counts rows that went by themselves; a streamed batch has no hits. */
+struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer)
+{
+    if (!e->device || !decode) return (struct ig_expert_stats){ 0 };
+    return ig_step_stats(e, layer);
+}
+void ig_expert_stats_reset(struct ig_engine *e)
+{
+    if (e->device) ig_step_stats_reset(e);
+}
+#else
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer)
 {
     (void)e, (void)decode, (void)layer;
     return (struct ig_expert_stats){ 0 };
 }
 void ig_expert_stats_reset(struct ig_engine *e) { (void)e; }
+#endif
 
 #endif
 
