@@ -18,6 +18,8 @@ enum {
     IG_GROUP_THREADS = 1024,
     IG_PLACE_THREADS = 128
 };
+/* Blocks of ig_gate_up that fill an expert's down matrix, four panels each. */
+#define IG_FILL_BLOCKS(n_embd) (((n_embd) + 63) / 64)
 #define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)
 
 /* A packed matrix in device memory; inside an expert, `p` is that of expert 0. */

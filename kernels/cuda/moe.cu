@@ -97,6 +97,20 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
 
 #if ROWS == 1
 
+/* A block's part of the down matrices of experts that come over the link, while ig_gate_up's other
+ * blocks work: panel by panel, expert by expert. */
+IG_FN void fill_down(const struct ig_args *a, int block)
+{
+    enum { PANELS = DIV_UP(N_EMBD, PR), EACH = IG_FILL_BLOCKS(N_EMBD) };
+    const struct ig_places *now = a->xc.now;
+    const int i = N_EXPERT_USED - 1 - block / EACH, sub = (int)threadIdx.x / PANEL_THREADS;
+    const int rank = ig_load_fresh(&now->order[i]), panel = block % EACH * 4 + sub;
+    const int64_t shift = (int64_t)ig_load_fresh8(&now->shift[rank]);
+    if (shift == 0 || panel >= PANELS) return;
+    fill_panel(a->down.p + ig_load_fresh8(&now->at[rank]) + (size_t)panel * a->down.stride, shift,
+               a->down.stride);
+}
+
 /* A block an item: 32 hidden values of each chosen expert, rank by rank, then of the dense block. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
@@ -105,6 +119,11 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     IG_SHARED int slot, token_row;
     const int routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
     const int block = (int)blockIdx.x, rank = block / FF_BLOCKS, aside = WITH_ASIDE && block >= routed;
+    if (CACHED && block >= routed + DIV_UP(a.aside, QB)) {
+        ig_after_previous();
+        fill_down(&a, block - routed - DIV_UP(a.aside, QB));
+        return;
+    }
     if (threadIdx.x == 0) {
         slot = aside ? ASIDE : rank;
         token_row = 0;
@@ -160,14 +179,6 @@ IG_FN void take_aside(const struct ig_args *a, panel_parts *parts)
     DISPATCH(a, FMT_DOWN, a->dense_down.fmt, aside_body, parts)
 }
 
-/* The panels of experts that come over the link into their slots: this thread's ranks. */
-IG_FN void fill_down(const struct ig_args *a, int fmt, const struct spot *s, int sub)
-{
-    for (int rank = sub; rank < N_EXPERT_USED; rank += RANKS)
-        if (s[rank].rank >= 0 && s[rank].shift)
-            fill_panel(down_panel(a, fmt, s[rank].expert).p, s[rank].shift, a->down.stride);
-}
-
 /* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
  * the first two's weights are asked for before their activations are there.  128 more have the
  * dense block, beside the first round: y[N_EXPERT_USED]. */
@@ -177,8 +188,7 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
     IG_SHARED struct ig_xq qs[STAGED ? HQ_BLOCKS : 1];
     const int sub = (int)threadIdx.x / PANEL_THREADS, mine = sub < RANKS && a->routed;
     struct bunch b[2];
-    if (CACHED && mine) fill_down(a, fmt, s, sub);
-    if (CACHED) __syncthreads();
+    if (CACHED && a->routed && ig_load_fresh(&a->xc.now->n_link) > 0) ig_after_previous(); /* filled by ig_gate_up */
     UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS); round++)
     {
         const int rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);

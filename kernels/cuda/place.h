@@ -26,7 +26,7 @@ IG_FN const void *shifted(const void *p, int64_t shift)
 /* 128 threads copy a panel into its slot: all loads of a round are under way at once. */
 IG_FN void fill_panel(const unsigned char *to, int64_t shift, unsigned bytes)
 {
-    enum { DEEP = 8, WIDE = PANEL_THREADS * 16 };
+    enum { DEEP = 10, WIDE = PANEL_THREADS * 16 }; /* Q4_0 panels of 2048 columns in one round */
     const unsigned t = threadIdx.x % PANEL_THREADS;
     for (unsigned at = t * 16; at < bytes; at += DEEP * WIDE) {
         ig_u4 v[DEEP];

@@ -256,7 +256,8 @@ static void step_layer(struct ig_engine *e, int layer)
 #if IG_XC
     if (args.routed) run_step(e, STEP_place, 1, 1);
 #endif
-    run_step(e, STEP_gate_up, (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks(), 1);
+    const int fills = IG_XC && args.routed ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
+    run_step(e, STEP_gate_up, (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks() + fills, 1);
     run_step(e, STEP_down, EMBD_PANELS, 1);
 }
 

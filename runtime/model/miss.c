@@ -18,8 +18,9 @@ void ig_miss_split(struct ig_miss *m)
         int best = n;
         double least = -1.0;
         for (int f = 0; f <= n && m->share < 0; f++) {
-            const double link = f * m->link_s, cpu = (n - f) * m->cpu_s, t = link > cpu ? link : cpu;
-            if (least >= 0.0 && t >= least) continue;
+            /* What the CPU computes is missing again next time: it has to be clearly sooner. */
+            const double link = f * m->link_s, cpu = (n - f) * m->cpu_s * 1.25, t = link > cpu ? link : cpu;
+            if (least >= 0.0 && t > least) continue;
             least = t;
             best = f;
         }
