@@ -152,6 +152,8 @@ static uint64_t slot_bytes(void)
 {
 #if IG_MEM_SLOTS_BYTES
     return IG_SLOT_BYTES;
+#elif IG_XC
+    return IG_XC_SLOT_BYTES;
 #else
     return 0;
 #endif

@@ -84,7 +84,7 @@ const char *ig_prefetch_says(const struct ig_engine *e)
 
 const char *ig_prefetch_says(const struct ig_engine *e)
 {
-    (void)e;
+    if (IG_XC && e->device) return "off, because the device's cache takes what is missing when it is asked for";
     return IG_TIER == IG_TIER_MMAP ? "off, because the page cache decides"
                                    : "off, because all experts are in memory";
 }
