@@ -13,7 +13,11 @@ LUA    ?= lua5.4
 CC      = gcc
 PREFIX ?= /usr/local
 comma  := ,
-FLAVOR := $(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
+# What the compiler makes programs for, and what this machine runs.
+ARCH   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+HOST   := $(shell uname -m)
+FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
+AR     := $(shell $(CC) -print-prog-name=ar)
 
 # V=1 shows the commands.
 Q := $(if $(V),,@)
@@ -38,7 +42,9 @@ LDLIBS  = -ljansson -lpcre2-8 -luring -lm
 # the others once.
 PLAN_SRC   := $(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*/*.c)
 COMMON_SRC := $(filter-out $(PLAN_SRC),$(wildcard runtime/*/*.c))
-KERN_SRC   := $(wildcard kernels/ref/*.c kernels/cpu/*.c)
+ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512
+ISA_aarch64 := neon quant_neon quant_i8mm
+KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%=kernels/cpu/%.c)
 COMMON     := out/common$(FLAVOR)
 COMMON_OBJ := $(COMMON_SRC:%.c=$(COMMON)/%.o)
 KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
@@ -111,6 +117,8 @@ $(COMMON)/libkernels.a: $(KERN_OBJ)
 
 $(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:       CFLAGS += -mavx2 -mfma -mf16c
 $(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(COMMON)/kernels/cpu/neon.o $(COMMON)/kernels/cpu/quant_neon.o:       CFLAGS += -march=armv8.2-a+dotprod
+$(COMMON)/kernels/cpu/quant_i8mm.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<

@@ -95,7 +95,7 @@ typedef void ig_attn_fn(struct ig_attn *st, const float *q, const void *k, const
 
 /* One instruction set's kernels.  The generated tables name one of these. */
 struct ig_kernels {
-    const char *name; /* "ref", "avx2", "avx512" */
+    const char *name; /* "ref", "avx2", "avx512", "neon", "i8mm" */
     ig_panel_fn *panel[IG_N_FMT];
     ig_attn_fn *attn[IG_N_FMT]; /* by KV format; NULL where a format cannot hold KV */
     /* y = x * (1 / sqrt(sum(x^2) / n + eps)) * w, left to right; sum by rule 4 */
@@ -137,11 +137,18 @@ struct ig_kernels {
     void (*relu)(float *y, const float *x, int n);
 };
 
-extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512;
+extern const struct ig_kernels ig_kernels_ref;
+extern const struct ig_kernels ig_kernels_avx2, ig_kernels_avx512; /* x86-64 */
+extern const struct ig_kernels ig_kernels_neon, ig_kernels_i8mm;   /* AArch64 */
 
 /* What the running CPU offers, as a mask; needs of each variant.  Ask once: in a virtual
  * machine CPUID costs tens of microseconds. */
-enum { IG_CPU_AVX2 = 1, IG_CPU_AVX512 = 2 /* F BW DQ VL VNNI */ };
+enum {
+    IG_CPU_AVX2 = 1,
+    IG_CPU_AVX512 = 2, /* F BW DQ VL VNNI */
+    IG_CPU_NEON = 256, /* with dot products */
+    IG_CPU_I8MM = 512,
+};
 unsigned ig_cpu_features(void);
 
 #endif

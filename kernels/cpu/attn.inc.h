@@ -11,7 +11,7 @@
  * vectors run over the head's dimensions, V is read once for HB heads.
  * Bound: one read of the block's K and V, (hi - lo) * hd * 2 elements.
  */
-enum { KV(HB) = VL == 16 ? 4 : 2 }; /* heads at a time: HB * 4 accumulators */
+enum { KV(HB) = VREGS / 8 }; /* heads at a time: HB * 4 accumulators */
 
 /* p[i][0..63] = raw dot products of nh <= HB heads; vectors outside [lo, hi) are skipped. */
 static inline __attribute__((always_inline)) void KV(scores)(float p[][IG_KV_BLOCK], const float *q,
@@ -29,7 +29,8 @@ static inline __attribute__((always_inline)) void KV(scores)(float p[][IG_KV_BLO
             V kd[4];
             UNROLL
             for (int u = 0; u < 4; u++) {
-                _mm_prefetch((const char *)(v + d * IG_KV_BLOCK + j + u * VL), _MM_HINT_T1);
+                if (u * VL * (int)sizeof(ELEM) % 64 == 0)
+                    PREFETCH_AT(v + d * IG_KV_BLOCK + j + u * VL);
             }
             UNROLL
             for (int u = 0; u < 4; u++) kd[u] = LOADV(k + d * IG_KV_BLOCK + j + u * VL);

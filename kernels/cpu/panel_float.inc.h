@@ -13,7 +13,7 @@
  */
 enum {
     FN(HALVES) = IG_PANEL_ROWS / VL,
-    FN(GROUP) = IG_FLOAT_PARTS * VL / 16, /* half of the registers */
+    FN(GROUP) = VREGS / 2, /* accumulators at a time */
     FN(RB) = 8,
     FN(CHUNK) = 128 /* pairs of columns: at most 16 KiB of panel, and 8 of activations */
 };

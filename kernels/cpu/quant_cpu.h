@@ -1,6 +1,4 @@
-/* quant_cpu.h -- what quant_avx2.c and quant_avx512.c define, for the tables of avx2.c
- * and avx512.c.
- */
+/* quant_cpu.h -- what quant_*.c define, for the tables of the instruction sets. */
 #ifndef IG_QUANT_CPU_H
 #define IG_QUANT_CPU_H
 
@@ -12,7 +10,12 @@
         X(q5_1, IG_Q5_1) X(iq4_nl, IG_IQ4_NL) X(q3_k, IG_Q3_K) X(q2_k, IG_Q2_K)                    \
             X(iq4_xs, IG_IQ4_XS)
 
+#if defined(__aarch64__)
+#define X(name, fmt) ig_panel_fn ig_panel_##name##_neon, ig_panel_##name##_i8mm;
+X(q8_0, IG_Q8_0) X(q4_0, IG_Q4_0)
+#else
 #define X(name, fmt) ig_panel_fn ig_panel_##name##_avx2, ig_panel_##name##_avx512;
+#endif
 IG_QUANT_FORMATS(X)
 #undef X
 

@@ -17,8 +17,16 @@ typedef float panel_y[PR];
     {                                                                                              \
 #test " (" #k ")", test, NULL, NULL, (void *)(uintptr_t)&ig_kernels_##k                    \
     }
-/* The test once for each variant. */
+/* The test once for each variant, and what the CPU must have for the first and for the second. */
+#if defined(__aarch64__)
+#define EACH_VARIANT(test) VARIANT(test, neon), VARIANT(test, i8mm)
+static const struct ig_kernels *const second_variant = &ig_kernels_i8mm;
+enum { FIRST_NEEDS = IG_CPU_NEON, SECOND_NEEDS = IG_CPU_I8MM };
+#else
 #define EACH_VARIANT(test) VARIANT(test, avx2), VARIANT(test, avx512)
+static const struct ig_kernels *const second_variant = &ig_kernels_avx512;
+enum { FIRST_NEEDS = IG_CPU_AVX2, SECOND_NEEDS = IG_CPU_AVX512 };
+#endif
 
 /* The same bits, or both NaN (rule 5). */
 static inline int same(const void *a, const void *b, size_t bytes)
@@ -33,7 +41,7 @@ static inline int same(const void *a, const void *b, size_t bytes)
 static inline const struct ig_kernels *variant(void **state)
 {
     const struct ig_kernels *k = *state;
-    const unsigned need = k == &ig_kernels_avx512 ? IG_CPU_AVX512 : IG_CPU_AVX2;
+    const unsigned need = k == second_variant ? SECOND_NEEDS : FIRST_NEEDS;
     if (!(ig_cpu_features() & need)) skip();
     return k;
 }
