@@ -77,14 +77,17 @@ build:
 else ifeq ($(NEEDS_GPU),1)
 build:
 	@echo "make: $(ID): this profile has a GPU and needs the GPU engine, which this version does not have; choose a profile without a GPU (hw/*.lua)" >&2; exit 3
+else ifneq ($(filter-out $(ARCH),$(NEEDS_ARCH)),)
+build check:
+	@echo "make: $(ID): kernels for $(ISA) need a compiler for $(NEEDS_ARCH), got CC=$(CC), which makes programs for $(ARCH); choose another profile (hw/*.lua), or CC=$(NEEDS_ARCH)-linux-gnu-gcc" >&2; exit 3
 else
 build: $(BIN)
 	@:
-endif
 
 # Every file that knows the plan, compiled for it and thrown away: what the matrix runs.
 check:
 	@$(CC) $(filter-out -MMD -MP,$(CFLAGS)) -fsyntax-only -iquote $(OUT) $(PLAN_SRC) $(OUT)/tables.c
+endif
 
 $(BIN): $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }

@@ -6,7 +6,7 @@ local schema = require "gen.schema"
 
 local M = {}
 
-M.isas = { "ref", "avx2", "avx512" }
+M.isas = { "ref", "avx2", "avx512", "neon", "i8mm" }
 
 local BANDWIDTH = { min = 1000000, max = 1 << 50 }
 

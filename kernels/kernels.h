@@ -148,6 +148,7 @@ enum {
     IG_CPU_AVX512 = 2, /* F BW DQ VL VNNI */
     IG_CPU_NEON = 256, /* with dot products */
     IG_CPU_I8MM = 512,
+    IG_CPU_KNOWN = IG_CPU_AVX2 | IG_CPU_AVX512 | IG_CPU_NEON | IG_CPU_I8MM,
 };
 unsigned ig_cpu_features(void);
 

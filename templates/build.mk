@@ -8,3 +8,5 @@
 ID          := $id
 BINARY      := $binary
 NEEDS_GPU   := $needs_gpu
+ISA         := ${kernels.isa}
+NEEDS_ARCH  := ${kernels.arch}

@@ -2,18 +2,11 @@
  * long; gives the core away when a thread is late (more threads than cores). */
 #include "team.h"
 
+#include "machine.h"
+
 #include <sched.h>
 
 enum { SPINS_BEFORE_YIELD = 2000 }; /* some 0.1 ms, longer than a fair phase is skewed */
-
-static inline void pause_cpu(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 void ig_team_wait(struct ig_team *t)
 {
@@ -26,7 +19,7 @@ void ig_team_wait(struct ig_team *t)
     }
     for (int spins = 0; atomic_load_explicit(&t->phase, memory_order_acquire) == phase; spins++) {
         if (spins < SPINS_BEFORE_YIELD)
-            pause_cpu();
+            ig_pause();
         else
             sched_yield();
     }

@@ -8,3 +8,5 @@
 ID          := tiny-mixtral-avx2-desktop
 BINARY      := tiny-mixtral
 NEEDS_GPU   := 0
+ISA         := avx2
+NEEDS_ARCH  := x86_64
