@@ -16,8 +16,10 @@ comma  := ,
 # What the compiler makes programs for, and what this machine runs.
 ARCH   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 HOST   := $(shell uname -m)
-FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
 AR     := $(shell $(CC) -print-prog-name=ar)
+# Where the device engine's tools and libraries are, for plans whose weights lie in device memory.
+CUDA   ?= /usr/local/cuda
+FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(EMULATE),-emulated)$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
 
 # V=1 shows the commands.
 Q := $(if $(V),,@)
@@ -28,7 +30,7 @@ PARALLEL  := $(MAKE) -j$(shell nproc 2>/dev/null || echo 1)
 OUT    := out/$(ID)
 -include $(OUT)/build.mk
 
-RUNTIME := $(addprefix runtime/,base text file cache model cmd)
+RUNTIME := $(addprefix runtime/,base text file cache device model cmd)
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Werror
 CFLAGS  = -std=c11 -D_GNU_SOURCE -O2 -g -fopenmp -ffp-contract=off -fno-math-errno $(WARN) \
           $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
@@ -37,21 +39,34 @@ CFLAGS  = -std=c11 -D_GNU_SOURCE -O2 -g -fopenmp -ffp-contract=off -fno-math-err
 LDFLAGS = -fopenmp $(if $(SAN),-fsanitize=$(SAN),-static) -Wl,--gc-sections
 # glibc warns of dlopen in the static libgomp (offload to devices, which is not used).
 LDLIBS  = -ljansson -lpcre2-8 -luring -lm
+# A program that loads the driver cannot be static: the driver starts threads of its own.  Only
+# libc, libm and ld.so stay outside.
+ifeq ($(ON_DEVICE)$(EMULATE)$(SAN),1)
+LDFLAGS = -static-libgcc -L$(CUDA)/lib64 -Wl,--gc-sections
+LDLIBS  = -Wl,-Bstatic -ljansson -lpcre2-8 -luring -lgomp -lcudart_static -Wl,-Bdynamic -lm -lpthread -ldl -lrt
+endif
 
 # A folder may include what stands before it.  Files that know the plan are compiled for each plan,
-# the others once.
-PLAN_SRC   := $(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*/*.c)
-COMMON_SRC := $(filter-out $(PLAN_SRC),$(wildcard runtime/*/*.c))
-ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512
+# the others once; those of a device only for plans that use one.
+DEVICE_SRC := $(wildcard runtime/device/*.c runtime/model/device_*.c)
+PLAN_SRC   := $(filter-out $(DEVICE_SRC),$(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*/*.c))
+COMMON_SRC := $(filter-out $(PLAN_SRC) $(DEVICE_SRC),$(wildcard runtime/*/*.c))
+ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512 amx
 ISA_aarch64 := neon quant_neon quant_i8mm
 KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%=kernels/cpu/%.c)
 COMMON     := out/common$(FLAVOR)
 COMMON_OBJ := $(COMMON_SRC:%.c=$(COMMON)/%.o)
 KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
 PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
+ifeq ($(ON_DEVICE),1)
+# EMULATE=1: the device's kernels compiled as C and run by the CPU, for tests (tests/cuda/).
+PLAN_OBJ   += $(if $(EMULATE),$(OUT)/obj$(FLAVOR)/runtime/model/device_step.o \
+                $(addprefix $(OUT)/obj$(FLAVOR)/tests/cuda/,device_emu.o emulate.o step1.o step$(DEVICE_ROWS).o),\
+                $(DEVICE_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o))
+endif
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build check generate help setup demo test matrix golden format install clean replay render bench-kernels
+.PHONY: all build check generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
 .DEFAULT_GOAL := all
 
 # Options that stand alone would be ignored in silence.
@@ -74,9 +89,9 @@ help:
 ifeq ($(strip $(ID)),)
 build:
 	@echo "make: nothing is generated yet: make MODEL=models/tiny-mixtral.lua HW=this" >&2; exit 2
-else ifeq ($(NEEDS_GPU),1)
+else ifeq ($(ON_DEVICE)$(EMULATE)$(if $(wildcard $(CUDA)/include/nvrtc.h),,none),1none)
 build:
-	@echo "make: $(ID): this profile has a GPU and needs the GPU engine, which this version does not have; choose a profile without a GPU (hw/*.lua)" >&2; exit 3
+	@echo "make: $(ID): this profile's kernels are compiled by NVRTC, and there is no CUDA toolkit in $(CUDA) (make CUDA=/path/to/it); choose a profile without a GPU (hw/*.lua)" >&2; exit 3
 else ifneq ($(filter-out $(ARCH),$(NEEDS_ARCH)),)
 build check:
 	@echo "make: $(ID): kernels for $(ISA) need a compiler for $(NEEDS_ARCH), got CC=$(CC), which makes programs for $(ARCH); choose another profile (hw/*.lua), or CC=$(NEEDS_ARCH)-linux-gnu-gcc" >&2; exit 3
@@ -84,9 +99,12 @@ else
 build: $(BIN)
 	@:
 
-# Every file that knows the plan, compiled for it and thrown away: what the matrix runs.
+# Every file that knows the plan, compiled for it and thrown away: what the matrix runs.  Of a
+# device's, those that the CUDA toolkit is not needed for, and with it all.
+CHECKED := $(PLAN_SRC) $(if $(filter 1,$(ON_DEVICE)),\
+    $(filter-out $(if $(wildcard $(CUDA)/include/cuda_runtime.h),,runtime/device/device.c),$(DEVICE_SRC)))
 check:
-	@$(CC) $(filter-out -MMD -MP,$(CFLAGS)) -fsyntax-only -iquote $(OUT) $(PLAN_SRC) $(OUT)/tables.c
+	@$(CC) $(filter-out -MMD -MP,$(CFLAGS)) -isystem $(CUDA)/include -fsyntax-only -iquote $(OUT) $(CHECKED) $(OUT)/tables.c
 endif
 
 $(BIN): $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
@@ -104,24 +122,53 @@ $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/l
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
 $(TOOLS)/bench-kernels: bench/kernels.c $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm 2>$@.log || { cat $@.log >&2; exit 1; }
+$(TOOLS)/bench-attn: bench/attn.c $(COMMON)/libkernels.a
+	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
 $(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+$(TOOLS)/ids: tests/tokenizer/ids.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 replay: $(TOOLS)/replay
+ids: $(TOOLS)/ids
 render: $(TOOLS)/render
 bench-kernels: $(TOOLS)/bench-kernels
 	$<
+bench-attn: $(TOOLS)/bench-attn
+	$< $(or $(N),2)
+
+# Kernels of the device: one program for one row, one for a batch.
+CUDA_SRC := $(wildcard kernels/cuda/*) kernels/kernels.h kernels/math.h
+$(TOOLS)/mkcubin: tools/mkcubin.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -fsanitize% -MMD -MP,$(CFLAGS)) -isystem $(CUDA)/include -o $@ $< -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lnvrtc
+$(OUT)/step.cubin: ROWS := 1
+$(OUT)/batch.cubin: ROWS := $(DEVICE_ROWS)
+$(OUT)/step.cubin $(OUT)/batch.cubin: $(CUDA_SRC) $(OUT)/build.mk $(TOOLS)/mkcubin
+	$(Q)$(TOOLS)/mkcubin -a $(DEVICE_ARCH) -Ikernels -Ikernels/cuda $(DEVICE_DEFS) -DROWS=$(ROWS) -o $@ kernels/cuda/step.cu
+$(OUT)/obj$(FLAVOR)/runtime/device/device_image.o: $(OUT)/step.cubin $(OUT)/batch.cubin
+$(OUT)/obj$(FLAVOR)/runtime/device/device_image.o: CFLAGS += -Wa,-I$(OUT)
+$(OUT)/obj$(FLAVOR)/runtime/device/device.o: CFLAGS += -isystem $(CUDA)/include
+$(OUT)/obj$(FLAVOR)/tests/cuda/%.o: CFLAGS += -mavx2 -mfma -iquote kernels/cuda -iquote tests/cuda
+EMULATED_STEP := $(addprefix $(OUT)/obj$(FLAVOR)/tests/cuda/step,1.o $(DEVICE_ROWS).o)
+$(EMULATED_STEP): $(OUT)/obj$(FLAVOR)/tests/cuda/step%.o: $(CUDA_SRC) tests/cuda/emulate.h $(OUT)/build.mk
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -include tests/cuda/emulate.h $(DEVICE_DEFS) -DROWS=$* -x c -c -o $@ kernels/cuda/step.cu
 
 $(COMMON)/libcommon.a: $(COMMON_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 $(COMMON)/libkernels.a: $(KERN_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 
+AMX_FLAGS := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
 $(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:       CFLAGS += -mavx2 -mfma -mf16c
 $(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
 $(COMMON)/kernels/cpu/neon.o $(COMMON)/kernels/cpu/quant_neon.o:       CFLAGS += -march=armv8.2-a+dotprod
 $(COMMON)/kernels/cpu/quant_i8mm.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm
+$(COMMON)/kernels/cpu/amx.o: CFLAGS += $(AMX_FLAGS)
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
@@ -152,7 +199,7 @@ install: build
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/$(BINARY)
 
 format:
-	clang-format -i $(wildcard runtime/*/*.[ch] kernels/*.h kernels/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.[ch] tests/templates/*.c tools/*.c tools/*/*.[ch] bench/*.c)
+	clang-format -i $(wildcard runtime/*/*.[ch] kernels/*.h kernels/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.[ch] tests/templates/*.c tests/tokenizer/*.c tools/*.c tools/*/*.[ch] bench/*.c)
 
 clean:
 	rm -rf out

@@ -1,7 +1,6 @@
 -- build.lua MODEL HW [options] -- cast one model and one machine into a C source tree.
 --
--- The only Lua that reads, writes, prints or exits (0 done, 1 problems in the inputs,
--- 2 bad usage); gen/ is values in, values out.
+-- The only Lua that reads, writes, prints or exits (0 done, 1 problems in the inputs, 2 bad usage).
 
 if tonumber(_VERSION:match("%d+%.%d+")) < 5.4 then
   io.stderr:write("build.lua: want Lua 5.4 or newer (lua5.4 on Debian and Ubuntu), got ", _VERSION, "\n")
@@ -11,11 +10,11 @@ end
 local root = arg[0]:match("^(.*/)") or "./"
 package.path = root .. "?.lua;" .. package.path
 
-local args, describe, emit = require "gen.args", require "gen.describe", require "gen.emit"
-local options, plan, sources = require "gen.options", require "gen.plan", require "gen.sources"
-
+local args, describe, emit, plan = require "gen.args", require "gen.describe", require "gen.emit", require "gen.plan"
+local options, schema, sources = require "gen.options", require "gen.schema", require "gen.sources"
+local function say(...) io.stderr:write(schema.escape(table.concat { ... })) end
 local function stop(code, ...)
-  io.stderr:write(...)
+  say(...)
   os.exit(code)
 end
 
@@ -23,6 +22,7 @@ local function slurp(path)
   local file, err = io.open(path, "rb")
   return file and file:read("a"), file and file:close() and "not a readable file" or err
 end
+local function text_of(path) return path and (slurp(path) or "") end
 
 -- Written only if changed, so that make rebuilds only what moved; renamed into place.
 local function write(path, text)
@@ -102,7 +102,7 @@ local function main(request)
   stop_if(problems)
 
   local p, reasons = plan.plan { model = model, hw = hw, opts = opts, model_id = model_in.id, hw_id = hw_in.id,
-    model_file = model_in.file, hw_file = hw_in.file, trace = opts.trace and (slurp(opts.trace) or "") }
+    model_file = model_in.file, hw_file = hw_in.file, trace = text_of(opts.trace), predictor = text_of(opts.predictor) }
   stop_if(reasons)
   local templates = texts_of(sources.templates)
   local hash = emit.plan_hash(p, texts_of(sources.modules), templates)
@@ -112,7 +112,7 @@ local function main(request)
   local folder = make_folder(out .. "/" .. p.id)
   for _, file in ipairs(emit.files(p, hash, templates)) do write(folder .. "/" .. file.name, file.text) end
   write(out .. "/active.mk", emit.active(p))
-  for _, note in ipairs(p.notes) do io.stderr:write("note: ", note, "\n") end
+  for _, note in ipairs(p.notes) do say("note: ", note, "\n") end
 end
 
 local request, complaint = args.parse(arg)

@@ -5,26 +5,23 @@
  * decode: one row of activations over more than 1.5 GB of panels, so that no cache
  * serves them; GB/s of weights with 1 and 2 threads, and the share of what plain
  * reading gives in the passes between.
- * prefill: 16, 64 and 256 rows; 2 * rows * columns * n / time.
+ * prefill: 16, 64 and 256 rows; 2 * rows * columns * n / time as GOP/s, and the share of what
+ * one thread's multipliers give alone (peak.h), for each thread.
+ * check: AMX's products on this machine's tiles against the scalar definitions; runs first
+ * wherever there are tiles.
  *
- * Passes of all cases take turns; the figures are medians.  Time is the CPU time of
- * the slowest thread: the same as by the clock on a quiet machine, and on a shared one
- * what others' work leaves unchanged except for the memory they use.
+ * Passes of all cases take turns; the figures are medians of CPU time (measure.h).
  *
  * Build: -O2 -fopenmp, no instruction-set flags; link kernels/ref and kernels/cpu.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
+#include "measure.h"
 
 #include "../kernels/math.h"
 #include "../kernels/panel.h"
+#include "../kernels/ref/ref.h"
+#include "peak.h"
 
-enum { REPS = 7, MAX_COLS = 14336, MAX_N = 256, MAX_CASES = 10 * IG_N_FMT + 1 };
-#define POOL_BYTES ((size_t)1600 << 20)
-#define PASS_BYTES ((size_t)96 << 20)
+enum { MAX_COLS = 14336, MAX_N = 256, MAX_CASES = 15 * IG_N_FMT + 1 };
 
 static const struct shape {
     const char *name;
@@ -36,7 +33,9 @@ static const struct shape {
 };
 enum { N_SHAPE = sizeof shapes / sizeof shapes[0] };
 
-static const struct ig_kernels *const variants[] = { &ig_kernels_avx2, &ig_kernels_avx512 };
+static const struct ig_kernels *const variants[] = { &ig_kernels_avx2, &ig_kernels_avx512,
+                                                     &ig_kernels_amx };
+static const unsigned needs[] = { IG_CPU_AVX2, IG_CPU_AVX512, IG_CPU_AMX };
 
 struct bench_case {
     const struct ig_kernels *k; /* NULL: plain reading */
@@ -46,70 +45,19 @@ struct bench_case {
     double got[2][REPS]; /* by 1 and 2 threads: GB/s of weights */
 };
 
-static uint8_t *pool;
+static unsigned features;
 static float *x_float;     /* [MAX_N][MAX_COLS] */
 static struct ig_xq *x_xq; /* [MAX_N][MAX_COLS / 32] */
 
-static double thread_time(void)
+static int prepare_activations(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v)
-{
-    qsort(v, REPS, sizeof *v, by_value);
-    return v[REPS / 2];
-}
-
-/* The pool's scales must be ordinary numbers, whatever format reads them: bytes 0x30..0x37
- * are small positive f32, f16 and bf16. */
-static int prepare(void)
-{
-    pool = mmap(NULL, POOL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     x_float = malloc(sizeof *x_float * MAX_N * MAX_COLS);
     x_xq = malloc(sizeof *x_xq * MAX_N * MAX_COLS / 32);
-    if (pool == MAP_FAILED || !x_float || !x_xq) return 0;
-    madvise(pool, POOL_BYTES, MADV_HUGEPAGE);
-#pragma omp parallel for num_threads(2)
-    for (size_t i = 0; i < POOL_BYTES / 8; i++) {
-        const uint64_t v =
-            (i * 0x9e3779b97f4a7c15u >> 5 & 0x0707070707070707u) | 0x3030303030303030u;
-        memcpy(pool + i * 8, &v, 8);
-    }
+    if (!x_float || !x_xq) return 0;
     for (int i = 0; i < MAX_N * MAX_COLS; i++) x_float[i] = (float)(i % 251 - 125) * 0.01f;
     ig_kernels_ref.quantize(x_xq, x_float, MAX_N * MAX_COLS);
     return 1;
 }
-
-/* Plain reading, as wide as the machine can: narrower loads read less on some. */
-#define PLAIN_READ(name, isa, width, constraint)                                                   \
-    __attribute__((target(isa))) static void name(const uint8_t *p, size_t bytes)                  \
-    {                                                                                              \
-        typedef uint64_t vec __attribute__((vector_size(width)));                                  \
-        vec a = { 0 }, b = a, c = a, d = a;                                                        \
-        for (size_t i = 0; i + 4 * width <= bytes; i += 4 * width) {                               \
-            const vec *v = (const void *)(p + i);                                                  \
-            a |= v[0];                                                                             \
-            b |= v[1];                                                                             \
-            c |= v[2];                                                                             \
-            d |= v[3];                                                                             \
-        }                                                                                          \
-        a |= b | c | d;                                                                            \
-        __asm__ volatile("" : : constraint(a));                                                    \
-    }
-PLAIN_READ(read_sse2, "sse2", 16, "x")
-PLAIN_READ(read_avx2, "avx2", 32, "x")
-PLAIN_READ(read_avx512, "avx512f", 64, "v")
-
-static void (*plain_read)(const uint8_t *p, size_t bytes) = read_sse2;
 
 /* One pass over `bytes` of panels from `base`; returns GB/s of weights. */
 static double pass(const struct bench_case *c, const uint8_t *base, size_t bytes, int threads)
@@ -155,28 +103,14 @@ static void run(struct bench_case *c, int cases, size_t bytes)
     }
 }
 
-static int wanted(const char *name, int argc, char **argv, const char *const *among, int n)
-{
-    int named = 0;
-    for (int a = 1; a < argc; a++) {
-        for (int i = 0; i < n; i++) {
-            if (strcmp(argv[a], among[i]) != 0) continue;
-            if (strcmp(argv[a], name) == 0) return 1;
-            named = 1;
-        }
-    }
-    return !named;
-}
-
 static int collect(struct bench_case *c, int n, int argc, char **argv)
 {
-    static const char *const isas[] = { "avx2", "avx512" };
+    static const char *const isas[] = { "avx2", "avx512", "amx" };
     const char *fmts[IG_N_FMT];
     int count = 0;
     for (int f = 0; f < IG_N_FMT; f++) fmts[f] = ig_fmt_name((enum ig_fmt)f);
-    for (int v = 0; v < 2; v++) {
-        const unsigned need = v ? IG_CPU_AVX512 : IG_CPU_AVX2;
-        if (!(ig_cpu_features() & need) || !wanted(isas[v], argc, argv, isas, 2)) continue;
+    for (int v = 0; v < 3; v++) {
+        if (!(features & needs[v]) || !wanted(isas[v], argc, argv, isas, 3)) continue;
         for (int f = 0; f < IG_N_FMT; f++) {
             if (!wanted(fmts[f], argc, argv, fmts, IG_N_FMT)) continue;
             for (int s = 0; s < N_SHAPE; s++) {
@@ -210,6 +144,37 @@ static void decode(int argc, char **argv)
     }
 }
 
+static double peak_by(const struct bench_case *c)
+{
+    static double known[3][3];
+    const int kind = c->fmt >= IG_Q8_0 ? PEAK_INT8 : c->fmt == IG_BF16 ? PEAK_BF16 : PEAK_FLOAT;
+    int unit = 0;
+    while (variants[unit] != c->k) unit++;
+    if (known[unit][kind] == 0)
+        known[unit][kind] = peak_of((enum peak_unit)unit, (enum peak_kind)kind);
+    return known[unit][kind];
+}
+
+/* The instructions themselves, which tests on other machines emulate. */
+static int check_tiles(void)
+{
+    enum { COLS = 1024, N = 37 };
+    static float want[N][IG_PANEL_ROWS], got[N][IG_PANEL_ROWS];
+    int good = 1;
+    for (int f = IG_BF16; f < IG_N_FMT; f++) {
+        const void *x[N];
+        for (int t = 0; t < N; t++)
+            x[t] = f > IG_BF16 ? (const void *)(x_xq + t * COLS / 32)
+                               : (const void *)(x_float + t * COLS);
+        (f == IG_BF16 ? ig_panel_bf16_amx_ref : ig_kernels_ref.panel[f])(want, pool, x, COLS, N);
+        ig_kernels_amx.panel[f](got, pool, x, COLS, N);
+        const int same = memcmp(want, got, sizeof want) == 0;
+        printf("check amx %-6s %s\n", ig_fmt_name((enum ig_fmt)f), same ? "ok" : "DIFFERS");
+        good &= same;
+    }
+    return good;
+}
+
 static void prefill(int argc, char **argv)
 {
     static const int counts[] = { 16, 64, 256 };
@@ -221,17 +186,21 @@ static void prefill(int argc, char **argv)
         for (int i = 0; i < cases; i++)
             run(&c[k][i], 1, ((size_t)64 << 20) / (size_t)counts[k] + ((size_t)2 << 20));
     }
-    printf("prefill, GFLOP/s (2 a weight and row), with 1 and 2 threads\n%-8s %-6s %-18s "
-           "%15s %15s %15s\n",
+    printf("prefill, GOP/s (2 a weight and row) and the share of the peak, with 1 and 2 threads\n"
+           "%-8s %-6s %-18s %25s %25s %25s\n",
            "variant", "format", "shape", "n 16", "n 64", "n 256");
     for (int i = 0; i < cases; i++) {
         const struct bench_case *a = &c[0][i];
         const double weights = 16.0 * (double)a->shape->cols /
                                (double)ig_panel_bytes(a->fmt, a->shape->cols); /* a byte */
+        const double peak = 1e-9 * peak_by(a);
         printf("%-8s %-6s %-18s", a->k->name, ig_fmt_name(a->fmt), a->shape->name);
         for (int k = 0; k < 3; k++) {
             const double scale = 2.0 * weights * counts[k];
-            printf(" %7.0f %7.0f", scale * median(c[k][i].got[0]), scale * median(c[k][i].got[1]));
+            for (int t = 0; t < 2; t++) {
+                const double gops = scale * median(c[k][i].got[t]);
+                printf(" %7.0f %3.0f%%", gops, 100 * gops / peak / (t + 1));
+            }
         }
         printf("\n");
     }
@@ -239,14 +208,14 @@ static void prefill(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    if (ig_cpu_features() & IG_CPU_AVX2) plain_read = read_avx2;
-    if (ig_cpu_features() & IG_CPU_AVX512) plain_read = read_avx512;
-    static const char *const parts[] = { "decode", "prefill" };
-    if (!prepare()) {
+    features = ig_cpu_features();
+    static const char *const parts[] = { "decode", "prefill", "check" };
+    if (!prepare(2) || !prepare_activations()) {
         fprintf(stderr, "kernels: out of memory\n");
         return 1;
     }
-    if (wanted("decode", argc, argv, parts, 2)) decode(argc, argv);
-    if (wanted("prefill", argc, argv, parts, 2)) prefill(argc, argv);
+    if ((features & IG_CPU_AMX) && !check_tiles()) return 1;
+    if (wanted("decode", argc, argv, parts, 3)) decode(argc, argv);
+    if (wanted("prefill", argc, argv, parts, 3)) prefill(argc, argv);
     return 0;
 }

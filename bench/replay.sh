@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes the tables and plots of docs/POLICIES.md in bench/results/replay.  About three minutes.
+# Makes the tables and plots of docs/POLICIES.md in bench/results/replay, but for the predictors'
+# (bench/predict.sh).  About a minute.
 #   bench/replay.sh REPLAY_BINARY [SHARED_FOLDER]
 set -eu
 replay=$1
@@ -30,23 +31,6 @@ lru,lru2,decay,echo,echo-admit,mix:6:64:0.3,score:32:0.25,arc,lirs:0.3,tinylfu:3
 pred:32:2:2,static,belady,belady-bypass >$out/judge.csv
 "$replay" "$fine" $judge --pool 25,50 --sets layers,8,4,2,global --policies lru,decay,echo -o csv \
     >$out/sets.csv
-
-# Predictors: recall, then what prefetch makes of it on three machines.
-"$replay" "$fine" $judge --recall -o csv >$out/recall.csv
-"$replay" "$fine" --recall -o csv | grep -e predictor -e next >$out/recall-all.csv
-for us in 40 200 800; do
-    "$replay" "$fine" $judge --pool 25,50 --policies echo -o csv --layer-us $us
-    for p in last history token next hybrid perfect; do
-        for d in 1 2 4; do
-            "$replay" "$fine" $judge --pool 25,50 --policies echo -o csv --layer-us $us \
-                --predict $p --distance $d | grep ,echo,
-        done
-    done
-    for least in 0.2 0.4 0.6 0.8; do
-        "$replay" "$fine" $judge --pool 25,50 --policies echo,echo-admit -o csv --layer-us $us \
-            --predict hybrid --least $least | grep ,echo
-    done
-done | awk 'NR == 1 || !/^predict/' >$out/prefetch.csv
 
 # Two-level LRU: what predictions change.
 {

@@ -39,35 +39,4 @@ function M.of(family, m)
   return rows
 end
 
--- Facts that a checkpoint's metadata states and its tensors' shapes need not show.  `less`:
--- GGUF counts layers for predicting several tokens at once, which no plan has.
-local FACTS = {
-  { "n_layer", less = "nextn_predict_layers" }, { "n_embd" }, { "n_head" }, { "n_head_kv" }, { "head_dim" },
-  { "rope_dim" }, { "n_expert" }, { "n_expert_used" }, { "norm_eps" }, { "rope_theta" }, { "window" },
-  { "route_norm" }, { "route_scale" }, { "router_jitter" }, { "qkv_clip" }, { "act_limit" }, { "embd_scale" },
-  { "residual_scale" }, { "logit_scale" }, { "q_lora" }, { "kv_lora" }, { "v_dim" },
-  { "n_layer_enc" }, { "n_rel_bucket" }, { "rel_distance" }, { "start_token" },
-}
-
-local function keys_of(list, field, prefix)
-  for _, k in ipairs(list) do
-    if k.field == field then return { prefix .. k.key, k.or_key and prefix .. k.or_key } end
-  end
-  return {}
-end
-
---- Every fact of FACTS that the family's files may state: { hf = { keys }, gguf = { keys }, less?, value }.
-function M.facts(family, m)
-  local rows, arch = {}, family.gguf and family.gguf.arch .. "."
-  for _, fact in ipairs(FACTS) do
-    local value, field = m[fact[1]], fact[1]
-    if type(value) == "boolean" then value = value and 1 or 0 end
-    local row = { hf = keys_of(family.hf.keys, field, ""), gguf = arch and keys_of(family.gguf.keys, field, arch) or {},
-                  value = value }
-    row.less = row.gguf[1] and fact.less and arch .. fact.less
-    if value and (row.hf[1] or row.gguf[1]) then rows[#rows + 1] = row end
-  end
-  return rows
-end
-
 return M

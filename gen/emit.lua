@@ -5,6 +5,8 @@
 local c = require "gen.c"
 local checkpoint = require "gen.checkpoint"
 local dump = require "gen.dump"
+local emit_predict = require "gen.emit_predict"
+local emit_facts = require "gen.emit_facts"
 local explain = require "gen.explain"
 local families = require "gen.families"
 local hash = require "gen.hash"
@@ -24,7 +26,7 @@ function M.plan_hash(plan, modules, templates)
   local parts = {
     dump.text { model = plan.model, hw = plan.hw, size = plan.size, formats = plan.formats,
                 model_id = plan.model_id, hw_id = plan.hw_id,
-                model_file = plan.model_file, hw_file = plan.hw_file },
+                model_file = plan.model_file, hw_file = plan.hw_file, predict = plan.predict and plan.predict.digest },
   }
   for _, list in ipairs { modules, templates } do
     for _, file in ipairs(list) do
@@ -85,22 +87,6 @@ local function source_rows(plan)
   return rows
 end
 
-local function fact_rows(plan)
-  local rows = {}
-  for i, fact in ipairs(checkpoint.facts(families.by_name[plan.model.family], plan.model)) do
-    local parts = {}
-    for _, kind in ipairs { "hf", "gguf" } do
-      local names = {}
-      for k, key in ipairs(fact[kind]) do names[k] = c.str(key) end
-      if #names > 0 then parts[#parts + 1] = (".%s = { %s }"):format(kind, table.concat(names, ", ")) end
-    end
-    if fact.less then parts[#parts + 1] = ".less = " .. c.str(fact.less) end
-    parts[#parts + 1] = ".value = " .. c.f32(fact.value)
-    rows[i] = "{ " .. table.concat(parts, ", ") .. " },"
-  end
-  return rows
-end
-
 local function floats(list)
   local out = {}
   for i, x in ipairs(list) do out[i] = c.f32(x) end
@@ -156,8 +142,7 @@ local function neighbours(used)
     rows[i] = {
       stop = ("IG_MEM_%s_OFF + IG_MEM_%s_BYTES"):format(r.name, r.name),
       next_off = after and ("IG_MEM_%s_OFF"):format(after.name) or "IG_MEM_BYTES",
-      text = c.str(("%s, then %s"):format(r.name, after and after.name or "the end")),
-    }
+      text = c.str(("%s, then %s"):format(r.name, after and after.name or "the end")) }
   end
   return rows
 end
@@ -169,12 +154,16 @@ local function text_lines(text)
 end
 
 local function gpu_view(plan)
-  local cache = plan.cache
+  local cache, device, gpu = plan.cache, plan.device, plan.hw.gpu
   if not cache then return nil end
   return {
-    sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes), bytes = c.u64(cache.bytes),
-    vram_bytes = c.u64(cache.vram_bytes), usable = c.u64(plan.hw.gpu.vram - plan.hw.gpu.vram_reserve),
-    arch = c.str(plan.hw.gpu.arch), regions = regions(cache.regions), stride_rows = c.rows(plan.strides),
+    resident = not device.cached, device = device, vram_bw = c.u64(gpu.vram_bw),
+    defines = "-D" .. table.concat(device.defines, " -D"), sm = gpu.arch,
+    sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes), stream_rows = cache.stream_rows,
+    bytes = c.u64(cache.bytes),
+    vram_bytes = c.u64(device.bytes),
+    usable = c.u64(device.usable), arch = c.str(gpu.arch),
+    regions = regions(device.regions), stride_rows = c.rows(plan.strides),
   }
 end
 
@@ -184,11 +173,11 @@ local function tier_view(plan)
   local t = plan.size.tier
   local view = { id = plan_tier.KINDS[t.kind], disk = t.kind == "disk" }
   if not view.disk then return view end
-  for _, key in ipairs { "n_slot", "n_spare", "n_set", "piece_bytes", "depth", "prefetch_depth", "policy_c" } do
-    view[key] = t[key]
-  end
+  for _, key in ipairs { "n_slot", "n_spare", "n_set", "piece_bytes", "depth", "prefetch_depth", "policy_c",
+                         "predict_next" } do view[key] = t[key] end
   view.slot_bytes, view.hit = c.u64(t.slot_bytes), c.f32(t.hit)
-  view.io, view.predict = IO[t.io], t.predictor == "next_router" and 1 or 0
+  view.predict_why, view.io = c.str(t.predict_why), IO[t.io]
+  view.predict = t.predictor ~= "none" and emit_predict.view(plan)
   view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(t.strides)
   return view
 end
@@ -196,12 +185,12 @@ end
 --- Everything a template may name.
 function M.view(plan, plan_hash)
   local m, layout, mem, size = plan.model, plan.layout, plan.mem, plan.size
-  local used, facts = in_use(mem.regions), fact_rows(plan)
+  local used = in_use(mem.regions)
   return {
     model_file = c.remark(plan.model_file), hw_file = c.remark(plan.hw_file), plan_hash = plan_hash,
     m = m, size = size, mem = mem,
     kv_enum = quant.by_name[size.kv].enum, kv_id = quant.by_name[size.kv].id,
-    kv_bytes = size.kv == "f32" and 4 or 2,
+    kv_part_bytes = c.u64(mem.kv_part_bytes),
     norm_eps = c.f32(m.norm_eps), a = arithmetic(m), tps = c.f32(plan.rate.tps),
     data_bytes = c.u64(layout.data_bytes), resident_bytes = c.u64(layout.resident_bytes),
     token_bytes = c.u64(layout.token_bytes), mem_bytes = c.u64(mem.bytes),
@@ -211,15 +200,14 @@ function M.view(plan, plan_hash)
     kernels = plan.kernels,
     regions = regions(mem.regions), used = regions(used), n_region = #used,
     neighbours = neighbours(used),
-    layers = layer_rows(plan), sources = source_rows(plan), facts = facts, n_fact = #facts,
-    gguf_arch = c.str((families.by_name[m.family].gguf or { arch = "" }).arch),
+    layers = layer_rows(plan), sources = source_rows(plan), facts = emit_facts.rows(m),
     token_embd = mat(layout.token_embd), output = mat(layout.output),
     output_norm = c.u64(layout.output_norm), output_norm_bias = c.u64(layout.output_norm_bias or 0),
     enc_norm = c.u64(layout.enc_norm or 0),
-    plan_text = text_lines(explain.text(plan, plan_hash)),
-    disk_bw = c.u64(math.floor(plan.hw.disk_bw)), tier = tier_view(plan),
-    gpu = gpu_view(plan), needs_gpu = plan.cache and 1 or 0,
-    id = plan.id, binary = plan.model_id,
+    plan_text = text_lines(explain.text(plan, plan_hash)), tier = tier_view(plan),
+    disk_bw = c.u64(math.floor(plan.hw.disk_bw)), binary = plan.model_id,
+    gpu = gpu_view(plan), on_device = plan.device and 1 or 0,
+    on_cache = plan.device and plan.device.cached and 1 or 0, id = plan.id,
   }
 end
 

@@ -2,6 +2,7 @@
 
 local formats_of = require "gen.formats"
 local num = require "gen.num"
+local plan_predict = require "gen.plan_predict"
 local plan_kinds = require "gen.plan_kinds"
 local plan_layout = require "gen.plan_layout"
 
@@ -86,9 +87,12 @@ local function describe_cache(plan, add)
   if not cache then return end
   add("")
   add("VRAM       %15s  %15s", "offset", "bytes")
-  for _, r in ipairs(cache.regions) do
-    add("  %-8s %15d  %15d  %s", r.name:lower(), r.off, r.bytes, num.human(r.bytes))
+  for _, r in ipairs(plan.device.regions) do
+    if r.bytes > 0 then add("  %-8s %15d  %15d  %s", r.name:lower(), r.off, r.bytes, num.human(r.bytes)) end
   end
+  add("  %-8s %15s  %15d  %s of %s usable VRAM%s", "total", "", plan.device.bytes, num.human(plan.device.bytes),
+    num.human(plan.device.usable), plan.device.cached and "" or ": everything is resident")
+  if not plan.device.cached then return end
   add("cache      %d slots of %s fit: %d sets x %d ways, predicted hit rate %.0f %%", cache.slots,
     num.human(cache.slot_bytes), cache.sets, cache.ways, 100 * cache.hit_rate)
   local weighed = {}
@@ -108,7 +112,8 @@ local function describe_tier(plan, add)
   add("experts    %d slots of %s (%.1f %% of %d experts) over the disk: %d sets, %s policy", t.n_slot,
     num.human(t.slot_bytes), 100 * t.n_slot / (#t.moe * m.n_expert), #t.moe * m.n_expert, t.n_set,
     t.policy)
-  add("           hit rates by %s; predictor %s", t.traced and "the trace" or "the stated curve", t.predictor)
+  add("           hit rates by %s", t.traced and "the trace" or "the stated curve")
+  plan_predict.describe(t, add)
   add("weighed    %5s %9s %8s %10s %10s %10s", "sets", "ways", "hits", "stall ms", "token ms", "tokens/s")
   for _, g in ipairs(t.weighed) do
     local ways = g.ways[1] == g.ways[#g.ways] and ("%d"):format(g.ways[1])
@@ -123,7 +128,9 @@ local function describe_rate(plan, add)
   add("")
   add("a token    reads %s: %s resident + %s of experts", num.human(layout.token_bytes),
     num.human(layout.token_resident_bytes), num.human(layout.token_expert_bytes))
-  if plan.cache then
+  if plan.device and not plan.device.cached then
+    add("predicted  %.4g tokens/s at most, bound by VRAM at %s", r.tps, rate(r.bw))
+  elseif plan.cache then
     add("predicted  %.4g tokens/s at most, by the cost model of the expert cache", r.tps)
   elseif plan.size.tier.kind == "disk" then
     local pace = plan.size.tier.pace

@@ -24,7 +24,7 @@ local function check_ids(found, n, complain)
   end
 end
 
-local FLAGS = { "add_bos_token", "add_eos_token", "add_space_prefix" }
+local FLAGS = { "add_bos_token", "add_eos_token", "add_space_prefix", "remove_extra_whitespaces" }
 
 local function check_flags(found, complain)
   for _, flag in ipairs(FLAGS) do
@@ -68,6 +68,45 @@ local function check_types(found, tokens, kinds, complain)
   end
 end
 
+-- SentencePiece's rules: bytes of a trie, its units of 4 bytes, then replacements that each end
+-- with NUL.  A unit with bit 31 says where a replacement starts.
+local function check_charsmap(found, complain)
+  local key = KEY .. "precompiled_charsmap"
+  local map = found.kv[key]
+  if map == nil then return end
+  if type(map) ~= "table" or map.element ~= "u8" and map.element ~= "i8" then
+    complain(key, "an array of u8", type(map) == "table" and "an array of " .. map.element
+      or types.value[found.kinds[key]].name)
+    return
+  end
+  if map.n == 0 then return end
+  local text, at = found.text, map.at
+  local trie = map.n < 4 and 0 or string.unpack("<I4", text, at)
+  if trie == 0 or trie % 4 ~= 0 or trie > map.n - 4 then
+    complain(key, ("a trie of 4-byte units in its %d bytes"):format(map.n), ("one of %d bytes"):format(trie))
+    return
+  end
+  local to = text:sub(at + 4 + trie, at + map.n - 1)
+  if to:byte(-1) ~= 0 or not utf8.len(to) then
+    complain(key, "replacements in UTF-8 that end with NUL", "others")
+    return
+  end
+  for one in to:gmatch("[^\0]+") do
+    if #one > 1024 then
+      complain(key, "replacements of at most 1024 bytes", "more")
+      return
+    end
+  end
+  for i = 0, trie // 4 - 1 do
+    local unit = string.unpack("<I4", text, at + 4 + 4 * i)
+    local from = unit & 0x7fffffff
+    if unit ~= from and (from >= #to or to:byte(from + 1) & 0xc0 == 0x80) then
+      complain(key, ("in unit %d the start of a replacement below %d"):format(i, #to), ("%d"):format(from))
+      return
+    end
+  end
+end
+
 --- @param found    table     of gguf.parse
 --- @param complain function  (field, want, got)
 function M.check(found, complain)
@@ -80,6 +119,7 @@ function M.check(found, complain)
   end
   check_ids(found, tokens.n, complain)
   check_flags(found, complain)
+  check_charsmap(found, complain)
   column(found, "scores", "f32", tokens.n, complain)
   local kinds = column(found, "token_type", "i32", tokens.n, complain)
   if kinds then check_types(found, tokens, kinds, complain) end

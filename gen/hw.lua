@@ -6,7 +6,7 @@ local schema = require "gen.schema"
 
 local M = {}
 
-M.isas = { "ref", "avx2", "avx512", "neon", "i8mm" }
+M.isas = { "ref", "avx2", "avx512", "amx", "neon", "i8mm" }
 
 local BANDWIDTH = { min = 1000000, max = 1 << 50 }
 
@@ -36,6 +36,10 @@ M.fields = {
   bandwidth("mem_bw"),
   bandwidth("core_bw", true),
   bandwidth("disk_bw"),
+  -- How to read: bytes of a read and how many at a time; what one small read takes, in nanoseconds.
+  { name = "disk_piece",   kind = "integer", min = 1 << 16, max = 1 << 24, default = 1 << 20 },
+  { name = "disk_depth",   kind = "integer", min = 1, max = 64, default = 8 },
+  { name = "disk_latency", kind = "integer", min = 1000, max = 1000000000, default = 100000 },
   { name = "cache", kind = "table", fields = { bytes("l1d", 0), bytes("l2", 0), bytes("l3", 0) } },
   { name = "gpu", kind = "table", fields = M.gpu_fields, optional = true },
 }

@@ -2,6 +2,7 @@
 
 local model = require "gen.model"
 local quant = require "gen.quant"
+local plan_predict = require "gen.plan_predict"
 local plan_tier = require "gen.plan_tier"
 local schema = require "gen.schema"
 
@@ -17,14 +18,18 @@ local function fields()
     { name = "ctx",        kind = "integer", min = 1, max = 1 << 24, optional = true },
     { name = "batch",      kind = "integer", min = 1, max = 4096, optional = true },
     { name = "logit_rows", kind = "integer", min = 1, max = 4096, optional = true },
-    { name = "kv",         kind = "choice",  choices = { "f32", "f16" }, optional = true },
+    { name = "kv",         kind = "choice",  choices = { "f32", "f16", "q8_0" }, optional = true },
     { name = "threads",    kind = "integer", min = 1, max = 1024, optional = true },
     { name = "tier",       kind = "choice",  choices = { "ram", "disk", "mmap" }, optional = true },
     { name = "slots",      kind = "integer", min = 1, max = 1 << 50, optional = true },
     { name = "experts_ram", kind = "number", min = 0, max = 100, optional = true },
+    { name = "vram",       kind = "integer", min = 1, max = 1 << 50, optional = true },
+    { name = "vram_ways",  kind = "integer", min = 1, max = 65535, optional = true },
     { name = "sets",       kind = "integer", min = 1, max = 65535, optional = true },
     { name = "policy",     kind = "choice",  choices = plan_tier.POLICY_NAMES, optional = true },
-    { name = "predictor",  kind = "choice",  choices = { "none", "next_router" }, optional = true },
+    { name = "predict",    kind = "choice",  choices = plan_predict.NAMES, optional = true },
+    { name = "predictor",  kind = "string",  optional = true },
+    { name = "least",      kind = "number",  min = 0, max = 1, optional = true },
     { name = "stride",     kind = "integer", min = 1, max = 8, optional = true },
     { name = "io",         kind = "choice",  choices = { "auto", "direct", "cached", "plain" },
       optional = true },
@@ -57,8 +62,8 @@ function M.parse(pairs_given, problems)
       problems[#problems + 1] = schema.problem("--set", key, "one value", "two")
     else
       stated[key] = math.tointeger(tonumber(value)) or (key:find("^quant") and value:lower() or value)
-      if key == "experts_ram" then stated[key] = tonumber(value) or value end
-      if key == "id" or key == "trace" then stated[key] = value end
+      if key == "experts_ram" or key == "least" then stated[key] = tonumber(value) or value end
+      if key == "id" or key == "trace" or key == "predictor" then stated[key] = value end
     end
   end
   if is_reserved(stated.id) then

@@ -3,9 +3,10 @@
 -- All arithmetic is in the plan_*.lua modules called here; templates look up.
 
 local formats_of = require "gen.formats"
-local plan_cache = require "gen.plan_cache"
+local plan_device = require "gen.plan_device"
 local plan_kernels = require "gen.plan_kernels"
 local plan_layout = require "gen.plan_layout"
+local plan_predict = require "gen.plan_predict"
 local plan_prefetch = require "gen.plan_prefetch"
 local plan_rate = require "gen.plan_rate"
 local plan_size = require "gen.plan_size"
@@ -14,7 +15,7 @@ local trace_of = require "gen.trace"
 local M = {}
 
 --- @param input table  model (checked) + model_id, model_file; hw (checked) + hw_id, hw_file; opts;
----                     trace? (a routing trace's text)
+---                     trace?, predictor? (texts of files that opts name)
 --- @return table? plan, table problems
 function M.plan(input)
   local m, hw, opts, problems = input.model, input.hw, input.opts, {}
@@ -22,6 +23,7 @@ function M.plan(input)
 
   local trace = input.trace and trace_of.parse(input.trace, opts.trace, m, problems)
   local formats, notes = formats_of.resolve(m, opts, input.model_file, problems)
+  local tables = plan_predict.tables(m, opts, { trace = trace, predictor = input.predictor }, problems)
   if #problems > 0 then return nil, problems end
   local plan = {
     id = opts.id or input.model_id .. "-" .. input.hw_id,
@@ -29,15 +31,13 @@ function M.plan(input)
     hw_id = input.hw_id, hw_file = input.hw_file,
     model = m, hw = hw, opts = opts, formats = formats,
     layout = plan_layout.plan(m, formats),
-    kernels = plan_kernels.plan(hw),
+    kernels = plan_kernels.plan(hw), predict = tables,
   }
   local reasons = {}
   plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons, trace)
   table.move(notes, 1, #notes, #plan.notes + 1, plan.notes)
   if plan.size and hw.gpu then
-    local why
-    plan.cache, why = plan_cache.plan(m, hw, plan.layout, plan.mem)
-    reasons[#reasons + 1] = why
+    plan.device, plan.cache = plan_device.plan(m, hw, formats, plan.size, plan.mem, plan.layout, opts, reasons)
     plan.strides = plan.cache and plan_prefetch.plan(m, hw, plan.layout)
   end
   if #reasons > 0 then
@@ -45,7 +45,8 @@ function M.plan(input)
     return nil, problems
   end
   local tier = plan.size.tier
-  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.cache and plan.cache.seconds,
+  plan.rate = plan_rate.plan(plan.layout.token_bytes, hw, plan.device and not plan.device.cached,
+    plan.cache and plan.cache.seconds,
     tier.kind == "disk" and tier.pace)
   return plan, problems
 end

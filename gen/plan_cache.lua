@@ -5,13 +5,12 @@
 -- each M is weighed:
 --   * a covered layer hits with h = sqrt(M / experts): for 2 of 8 that is the
 --     0.5 published for Mixtral (40 to 60 % reuse at the next token);
---   * a hit is read from VRAM; a miss, and every expert of a layer without a
---     set, is computed by the CPU;
---   * a miss in a covered layer also crosses the link, in the background, to be
---     there next time: the link and the CPU both read RAM;
---   * a token takes the GPU's time plus the slowest of CPU, link and RAM.
--- Few cores make the CPU the slowest, which favours many sets; many cores make
--- RAM and link the slowest, which favours many ways.
+--   * a hit is read from VRAM;
+--   * a miss crosses the link into its slot or is computed by the CPU, so that
+--     both end together; both read RAM, which may be the slower;
+--   * all experts of a layer without a set are the CPU's.
+-- (The paper copies every miss that the CPU computes, so that many cores favour
+-- few sets of many ways; arXiv 2512.16473.)
 
 local num = require "gen.num"
 local plan_kinds = require "gen.plan_kinds"
@@ -27,20 +26,19 @@ local function geometry(m, hw, from, ways)
   local slot, layers = from.slot, from.layers
   local sets = math.min(from.slots // ways, from.cached)
   local hits = sets * m.n_expert_used * M.hit_rate(ways, m.n_expert)
-  local fetched = sets * m.n_expert_used - hits
   local missed = layers * m.n_expert_used - hits
-  local cpu_s = missed * slot / hw.cpu_bw
-  local link_s = fetched * slot / hw.gpu.link_bw
-  local ram_s = (missed + fetched) * slot / hw.mem_bw
+  local alone = (layers - sets) * m.n_expert_used -- the CPU's
+  local both_bw = math.min(hw.mem_bw, hw.gpu.link_bw + hw.cpu_bw)
   local gpu_s = from.resident_s + hits * slot / hw.gpu.vram_bw
   return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used),
-           seconds = gpu_s + math.max(cpu_s, link_s, ram_s) }
+           seconds = gpu_s + math.max(alone * slot / hw.cpu_bw, missed * slot / both_bw) }
 end
 
 -- Every M that holds a token's own experts; the fastest, and on a tie the one with more ways.
 local function choose(m, hw, from)
   local weighed, best = {}, nil
-  for ways = m.n_expert_used, math.min(m.n_expert, from.slots) do
+  local least, most = from.ways or m.n_expert_used, from.ways or math.min(m.n_expert, from.slots)
+  for ways = least, most do
     local g = geometry(m, hw, from, ways)
     weighed[#weighed + 1] = g
     if not best or g.seconds <= best.seconds then best = g end
@@ -51,9 +49,11 @@ end
 --- @param m      table  a checked model
 --- @param hw     table  a checked profile with a GPU
 --- @param layout table  of gen/plan_layout.lua
---- @param mem    table  of gen/plan_mem.lua
+--- @param mem    table  { kv_bytes, work_bytes }
+--- @param usable integer?  bytes of VRAM (nil: the profile's)
+--- @param opts   table?    of gen/options.lua: ways of a set
 --- @return table? cache, string? why_not
-function M.plan(m, hw, layout, mem)
+function M.plan(m, hw, layout, mem, usable, opts)
   local gpu = hw.gpu
   if m.n_expert == 0 then return nil, "cache: want a model with experts, got a dense one" end
   local fixed = {
@@ -66,7 +66,7 @@ function M.plan(m, hw, layout, mem)
     region.off = at
     at = at + num.align_up(region.bytes, 4096)
   end
-  local usable = gpu.vram - gpu.vram_reserve
+  usable = usable or gpu.vram - gpu.vram_reserve
   if at > usable then
     return nil, ("vram: want at most %s (%s less %s reserved), got %s: resident weights %s, KV %s, work %s")
       :format(num.human(usable), num.human(gpu.vram), num.human(gpu.vram_reserve), num.human(at),
@@ -82,13 +82,19 @@ function M.plan(m, hw, layout, mem)
     return nil, ("cache: want %d expert slots of %s for one layer's choice, got %d in %s of VRAM")
       :format(m.n_expert_used, num.human(slot), slots, num.human(usable - at))
   end
-  local best, weighed = choose(m, hw, { slot = slot, slots = slots, layers = layers, cached = cached,
+  local ways = opts and opts.vram_ways
+  if ways and (ways < m.n_expert_used or ways > math.min(m.n_expert, slots)) then
+    return nil, ("--set vram_ways: want %d to %d, got %d"):format(m.n_expert_used, math.min(m.n_expert, slots), ways)
+  end
+  local best, weighed = choose(m, hw, { slot = slot, slots = slots, layers = layers, cached = cached, ways = ways,
     resident_s = layout.token_resident_bytes / gpu.vram_bw })
   local cache = {
     slots = slots, slot_bytes = slot, sets = best.sets, ways = best.ways, seconds = best.seconds,
     hit_rate = best.hit_rate, weighed = weighed, regions = fixed,
     bytes = best.sets * best.ways * slot,
   }
+  -- Rows from which streaming all experts once costs less than a step for each row.
+  cache.stream_rows = math.max(2, math.ceil(layers * m.n_expert * slot / gpu.link_bw / best.seconds))
   fixed[#fixed + 1] = { name = "SLOTS", off = at, bytes = cache.bytes }
   cache.vram_bytes = at + cache.bytes
   return cache

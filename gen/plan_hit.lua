@@ -2,7 +2,7 @@
 --
 -- With a trace: its rows are run through the geometry with the victim of least
 -- decayed frequency (runtime/cache/policy_decay.c) or of least recent use; the first
--- quarter only warms.  Other policies are predicted as decayed frequency.
+-- half only warms (as bench/tier.sh does).  Other policies are predicted as decayed frequency.
 
 local M = {}
 
@@ -50,7 +50,7 @@ local function replay(m, g, lru, trace)
   local rows, k, hits, uses = math.min(trace.n_row, M.MOST_ROWS), trace.top_k, 0, 0
   for row = 1, rows do
     one = one * growth
-    local counted = row > rows // 4
+    local counted = row > rows // 2
     for _, layer in ipairs(g.moe) do
       local set = g.set_of[layer] + 1
       local slots, ways, pinned, missed = sets[set], g.ways[set], {}, {}

@@ -24,12 +24,16 @@ M.NORM_READERS = { "q", "k", "v", "q_a", "kv_a", "router", "gate", "up", "dense_
 M.GROUP_MOST = 4
 
 local F32 = 4
-local KV_BYTES = { f32 = 4, f16 = 2 }
 
 --- Counts that follow from the context length.
 function M.counts(ctx)
   local blocks = num.ceil_div(ctx, M.KV_BLOCK)
   return { n_kv_block = M.N_SEQ * blocks, n_span = num.ceil_div(blocks, M.SPAN_BLOCKS) }
+end
+
+--- Bytes of K, or of V, of one KV head in a block: that many standard rows.
+function M.kv_part_bytes(m, kv)
+  return M.KV_BLOCK * quant.row_bytes(kv, m.head_dim)
 end
 
 --- Layers that the KV cache holds: the encoder's share one, the decoder's have two each.
@@ -58,11 +62,12 @@ local function slots(m, size)
 end
 
 -- What one item of expert work keeps on the way: 32 hidden values of each row of a batch,
--- or the sums of a single row's whole output.
+-- or the sums of a single row's whole output; before that, a group's queries as int8 blocks.
 function M.spare_bytes(m, size)
   -- A predictor norms a row, and makes blocks of it.
-  local ahead = size.tier and size.tier.predictor == "next_router"
+  local ahead = size.tier and size.tier.predict_next == 1
   return math.max(size.batch * quant.BLOCK * F32, up16(m.n_embd) * F32,
+    quant.is_block(size.kv) and quant.xq_bytes(M.attn_group(m) * m.head_dim) or 0,
     ahead and m.n_embd * F32 + quant.xq_bytes(m.n_embd) or 0)
 end
 
@@ -122,10 +127,11 @@ local function buffers(m, formats, layout, size)
   local tier = size.tier or plan_tier.RAM
   local held = tier.kind == "disk" and tier.n_slot + tier.n_spare or 0
   local waves = tier.kind == "disk" and tier.waves
+  local predicts = tier.kind == "disk" and tier.predictor ~= "none"
 
   local list = {
     { "DATA",   tier.kind == "ram" and layout.data_bytes or layout.resident_bytes },
-    { "KV",     M.kv_layers(m) * n.n_kv_block * m.n_head_kv * M.KV_BLOCK * m.head_dim * 2 * KV_BYTES[size.kv] },
+    { "KV",     M.kv_layers(m) * n.n_kv_block * m.n_head_kv * 2 * M.kv_part_bytes(m, size.kv) },
     { "ROPE",   n_rope * size.ctx * (m.rope_dim // 2) * 2 * F32 },
     { "X",      rows * m.n_embd * F32 },
     { "XN",     rows * m.n_embd * F32 },
@@ -145,8 +151,9 @@ local function buffers(m, formats, layout, size)
     { "SLOTS",  held * tier.slot_bytes },
     { "XCACHE", tier.table_bytes or 0 },
     { "YD",     when(waves, slots(m, size) * up16(m.n_embd) * F32) },
-    { "RLP",    when(tier.kind == "disk" and tier.predictor == "next_router",
-                     up16(m.n_expert) * F32) },
+    { "YR",     when(tier.kind == "disk", (m.n_expert_used + (M.aside(m) > 0 and 1 or 0)) * up16(m.n_embd) * F32) },
+    { "RLP",    when(predicts, 2 * up16(m.n_expert) * F32) },
+    { "PREDICT", when(predicts, tier.predict_bytes) },
     { "LN",     size.logit_rows * m.n_embd * F32 },
     { "LNQ",    when(quant.is_block(formats.output), size.logit_rows * xq(m.n_embd)) },
     { "LOGITS", size.logit_rows * up16(m.n_vocab) * F32 },
@@ -167,7 +174,7 @@ function M.plan(m, formats, layout, size)
   local mem = M.counts(size.ctx)
   mem.n_seq, mem.span_blocks, mem.part_row = M.N_SEQ, M.SPAN_BLOCKS, M.PART_ROW
   mem.thread_bytes, mem.attn_group = thread_bytes(m, size), M.attn_group(m)
-  mem.spare_bytes = M.spare_bytes(m, size)
+  mem.spare_bytes, mem.kv_part_bytes = M.spare_bytes(m, size), M.kv_part_bytes(m, size.kv)
   mem.regions = {}
   local at = 0
   for i, buffer in ipairs(buffers(m, formats, layout, size)) do

@@ -2,12 +2,14 @@
 --
 -- The bound: the slower of the bytes that miss over the disk's rate and the bytes
 -- that are read over memory's.  A layer's misses are known only when its router
--- has run, so without prefetch what a layer computes before and after its misses
--- arrive comes on top: everything but the work on its hits.
+-- has run.  While they are read, the layer's other experts are computed; what is
+-- left of the reading, the disk's latency and the checksum of what arrives last
+-- come on top.
 
 local M = {}
 
-M.MISS_S = 120e-6   -- of a layer with misses: wake-ups and the last piece's checksum; bench/results
+M.EFFICIENCY = 0.88   -- of memory's rate, what decode reaches with all experts there: bench/results/2core/decode.csv
+M.HASH = 0.6          -- of one core's reading rate, what the checksum reaches on fresh bytes: bench/LOG.tsv
 
 -- Chance that none of a layer's k choices misses.
 local function all_hit(hit, k)
@@ -15,20 +17,25 @@ local function all_hit(hit, k)
 end
 
 --- @param n_layer integer  layers with experts
-function M.plan(m, hw, layout, hit, n_layer)
+--- @param copies  table    piece_bytes and depth: how the disk is read
+function M.plan(m, hw, layout, hit, n_layer, copies)
   local slot = layout.token_expert_bytes / (n_layer * m.n_expert_used)
   local k = m.n_expert_used
   local missed = (1 - hit) * k                        -- a layer
   local disk_s = missed * n_layer * slot / hw.disk_bw
   local mem_s = layout.token_bytes / hw.cpu_bw
-  -- Two thirds of an expert (gate, up) can be computed while others arrive; the rest of
-  -- the layer waits for the last one.
-  local hits_s = hit * k * slot * 2 / 3 / hw.cpu_bw
+  local compute_s = mem_s / M.EFFICIENCY
   local with = 1 - all_hit(hit, k)                    -- share of the layers that miss
-  local overlap = with > 0 and math.min(disk_s / n_layer, with * hits_s) or 0
-  local seconds = mem_s + disk_s + n_layer * (with * M.MISS_S - overlap)
-  return { disk_s = disk_s, mem_s = mem_s, bound_s = math.max(disk_s, mem_s), seconds = seconds,
-           stall_s = seconds - mem_s, missed_bytes = missed * n_layer * slot }
+  local stall_s = 0
+  if with > 0 then
+    local bytes = missed * slot / with                -- of a layer that misses
+    local last = math.min(bytes, copies.piece_bytes * copies.depth)
+    local overlap = (k - missed / with) * slot / hw.cpu_bw / M.EFFICIENCY
+    local wait = hw.disk_latency * 1e-9 + bytes / hw.disk_bw + last / (M.HASH * hw.core_bw)
+    stall_s = n_layer * with * math.max(0, wait - math.max(0, overlap))
+  end
+  return { disk_s = disk_s, mem_s = mem_s, compute_s = compute_s, bound_s = math.max(disk_s, mem_s),
+           stall_s = stall_s, seconds = compute_s + stall_s, missed_bytes = missed * n_layer * slot }
 end
 
 return M

@@ -12,12 +12,17 @@ end
 
 --- @param token_bytes integer  what a decode step reads from RAM
 --- @param hw          table    a checked profile
---- @param seconds     number?  a token's time on a GPU plan, by gen/plan_cache.lua
+--- @param resident    boolean  everything is in VRAM
+--- @param seconds     number?  a token's time with an expert cache, by gen/plan_cache.lua
 --- @param pace        table?   of gen/plan_pace.lua, when experts come from disk
-function M.plan(token_bytes, hw, seconds, pace)
+function M.plan(token_bytes, hw, resident, seconds, pace)
   if pace then
     return { token_bytes = token_bytes, bound = "disk and memory", tps = rounded(1 / pace.seconds),
              bound_tps = rounded(1 / pace.bound_s) }
+  end
+  if resident then
+    return { token_bytes = token_bytes, bound = "VRAM", bw = hw.gpu.vram_bw,
+             tps = rounded(hw.gpu.vram_bw / token_bytes) }
   end
   if seconds then
     return { token_bytes = token_bytes, bound = "gpu plan", tps = rounded(1 / seconds) }

@@ -6,7 +6,8 @@
 
 local M = {}
 
-local function plain(m)
+--- Before any stretching.
+function M.plain(m)
   local freq = {}
   for i = 0, m.rope_dim // 2 - 1 do freq[i + 1] = m.rope_theta ^ (-2 * i / m.rope_dim) end
   return freq
@@ -64,7 +65,7 @@ end
 
 --- @return table { tables = { {freq...}, ... }, scales = { ... }, switch = positions }
 function M.plan(m)
-  local freq, r = plain(m), m.rope
+  local freq, r = M.plain(m), m.rope
   local plan = { tables = { freq }, scales = { 1.0 }, switch = m.n_ctx_train }
   if not r then return plan end
   if r.type == "linear" then

@@ -36,12 +36,19 @@ function M.wanted(m, hw, formats, opts)
   }
 end
 
-local function check_options(size, problems)
+local function check_options(m, hw, size, problems)
   local function at_most(field, limit, what)
     if size[field] > limit then
       problems[#problems + 1] = ("--set: %s: want at most %s (%d), got %d")
         :format(field, what, limit, size[field])
     end
+  end
+  if not quant.fits(size.kv, m.head_dim) then
+    problems[#problems + 1] = ("--set: kv: want f16 or f32 for heads of %d, got %s, whose blocks are of %d values")
+      :format(m.head_dim, size.kv, quant.by_name[size.kv].group)
+  end
+  if hw.gpu and quant.is_block(size.kv) then
+    problems[#problems + 1] = ("--set: kv: want f16 or f32 on a machine with a GPU, got %s"):format(size.kv)
   end
   at_most("batch", size.ctx, "ctx")
   at_most("logit_rows", size.batch, "batch")
@@ -102,7 +109,7 @@ end
 
 -- Experts on disk: the arena with the fewest slots that make sense, then slots in what is left.
 local function fit_disk(m, hw, formats, layout, opts, size, trace)
-  size.tier = plan_tier.with_slots(m, layout, opts, plan_tier.least(m, layout))
+  size.tier = plan_tier.with_slots(m, hw, layout, opts, plan_tier.least(m, layout))
   size.tier.waves = size.batch > 1
   local mem, first = fit(m, hw, formats, layout, opts, size)
   if not mem then
@@ -139,7 +146,7 @@ end
 function M.plan(m, hw, formats, layout, opts, problems, trace)
   local size, notes = M.wanted(m, hw, formats, opts), {}
   local before = #problems
-  check_options(size, problems)
+  check_options(m, hw, size, problems)
   if #problems > before then return nil, nil, notes end
 
   local wanted = size.ctx

@@ -8,6 +8,8 @@
 local num = require "gen.num"
 local plan_hit = require "gen.plan_hit"
 local plan_pace = require "gen.plan_pace"
+local plan_predict = require "gen.plan_predict"
+local plan_prefetch = require "gen.plan_prefetch"
 
 local M = {}
 
@@ -23,9 +25,7 @@ M.POLICIES = {
 M.POLICY_NAMES = { "lru", "lru2", "decay", "echo", "echo-admit", "static" }
 M.POLICY = "echo"          -- docs/POLICIES.md: best on documents it was not tuned on
 M.MOVE_BYTES = 768         -- sizeof(struct ig_move), at most
-M.PIECE_LEAST, M.PIECES = 1 << 20, 64
-M.DEPTH = 8                -- pieces under way; bench/results: more gains nothing
-M.PREFETCH_DEPTH = 2       -- of them prefetches: what a demand may have to wait for
+M.PIECES = 64              -- of a slot, at most (mover.h)
 
 --- The largest expert: what a slot holds.
 function M.slot_bytes(layout)
@@ -43,8 +43,11 @@ local function table_bytes(m, n_slot, n_spare)
     + policy, 4096)
 end
 
-local function piece_bytes(slot)
-  return math.max(M.PIECE_LEAST, num.align_up(num.ceil_div(slot, M.PIECES), 4096))
+-- Pieces as the disk likes them, and a quarter of what is under way for prefetches: so much a
+-- demand may have to wait for.
+local function copies(hw, slot)
+  local piece = num.align_up(math.max(hw.disk_piece, num.ceil_div(slot, M.PIECES)), 4096)
+  return piece, hw.disk_depth, math.max(1, hw.disk_depth // 4)
 end
 
 --- The layers that have experts: all, but for a model's dense ones.
@@ -64,21 +67,23 @@ local function decode_layers(layout)
 end
 
 --- A tier of kind disk with so many slots; its geometry is not chosen yet.
-function M.with_slots(m, layout, opts, n_slot)
+function M.with_slots(m, hw, layout, opts, n_slot)
   local name = opts.policy or M.POLICY
   local policy, slot = M.POLICIES[name], M.slot_bytes(layout)
   local spare = policy.admits and m.n_expert_used or 0
+  local piece, depth, prefetch = copies(hw, slot)
   return {
     kind = "disk", n_slot = n_slot, n_spare = spare, slot_bytes = slot, policy = name,
     policy_c = "ig_policy_" .. (policy.c or name), table_bytes = table_bytes(m, n_slot, spare),
-    piece_bytes = piece_bytes(slot), depth = M.DEPTH, prefetch_depth = M.PREFETCH_DEPTH,
-    io = opts.io or "auto", predictor = opts.predictor or "none",
+    piece_bytes = piece, depth = depth, prefetch_depth = prefetch,
+    io = opts.io or "auto", predictor = opts.predict or plan_predict.DEFAULT,
+    predict_next = 1, predict_bytes = plan_predict.state_bytes(m, opts.predict or plan_predict.DEFAULT),
   }
 end
 
 --- Whether an option means experts on disk.
 function M.asked(opts)
-  return opts.slots or opts.experts_ram or opts.sets or opts.policy or opts.predictor or opts.stride
+  return opts.slots or opts.experts_ram or opts.sets or opts.policy or opts.predict or opts.least or opts.stride
     or opts.io
 end
 
@@ -98,11 +103,11 @@ function M.least(m, layout)
 end
 
 -- How many slots were asked for, or fit into `room` bytes.
-local function wanted_slots(m, layout, opts, room)
+local function wanted_slots(m, hw, layout, opts, room)
   local slot, all = M.slot_bytes(layout), #moe_layers(layout) * m.n_expert
   if opts.experts_ram then return math.floor(all * opts.experts_ram / 100), "experts_ram" end
   if opts.slots then return opts.slots // slot, "slots" end
-  local spare = M.with_slots(m, layout, opts, 0).n_spare
+  local spare = M.with_slots(m, hw, layout, opts, 0).n_spare
   return (room - table_bytes(m, 0, spare) - spare * slot) // (slot + 8 + M.MOVE_BYTES), "room"
 end
 
@@ -146,7 +151,7 @@ local function choose(m, hw, layout, tier, opts, trace)
     local g, ways, layers = geometry(m, moe, tier.n_slot, n_set)
     if g then
       g.hit = plan_hit.rate(m, g, tier.policy, trace)
-      g.pace = plan_pace.plan(m, hw, layout, g.hit, decode_layers(layout))
+      g.pace = plan_pace.plan(m, hw, layout, g.hit, decode_layers(layout), tier)
       tier.weighed[#tier.weighed + 1] = g
       if not best or g.pace.seconds <= best.pace.seconds then best = g end
     else
@@ -158,16 +163,21 @@ local function choose(m, hw, layout, tier, opts, trace)
   return best, why
 end
 
-local function strides(m, opts)
-  local list = {}
-  for l = 1, m.n_layer do list[l] = opts.stride or 1 end
+-- Where the run-time controller starts: each layer's missed experts over one layer's computing.
+local function strides(m, hw, layout, opts, tier)
+  local list, each = {}, tier.pace.compute_s / decode_layers(layout)
+  for l, layer in ipairs(layout.layers) do
+    local missed = (1 - tier.hit) * m.n_expert_used
+    list[l] = opts.stride or layer.n_expert == 0 and plan_prefetch.LEAST
+      or plan_prefetch.stride(missed, layer.expert_stride, hw.disk_bw, each)
+  end
   return list
 end
 
 --- Slots and geometry in `room` bytes of RAM.
 --- @return table? tier, string? why_not
 function M.plan(m, hw, layout, opts, room, trace)
-  local n_slot, from = wanted_slots(m, layout, opts, room)
+  local n_slot, from = wanted_slots(m, hw, layout, opts, room)
   local slot, n_layer = M.slot_bytes(layout), #moe_layers(layout)
   local all, least = n_layer * m.n_expert, M.least(m, layout)
   if all == 0 then return nil, "cache: want a model with experts, got a dense one" end
@@ -180,7 +190,7 @@ function M.plan(m, hw, layout, opts, room, trace)
   if (opts.sets or 1) > n_layer then
     return nil, ("cache: want at most %d sets, one a layer, got %d"):format(n_layer, opts.sets)
   end
-  local tier = M.with_slots(m, layout, opts, n_slot)
+  local tier = M.with_slots(m, hw, layout, opts, n_slot)
   local bytes = (n_slot + tier.n_spare) * slot + tier.table_bytes
   if bytes > room then
     return nil, ("cache: want at most %s for slots, got %s (%d slots of %s)"):format(num.human(room),
@@ -192,7 +202,8 @@ function M.plan(m, hw, layout, opts, room, trace)
   tier.moe = best.moe
   tier.set_of, tier.first, tier.hit, tier.pace = best.set_of, best.first, best.hit, best.pace
   tier.table_bytes = table_bytes(m, tier.n_slot, tier.n_spare)
-  tier.strides = strides(m, opts)
+  tier.strides = strides(m, hw, layout, opts, tier)
+  plan_predict.choose(m, hw, tier, opts)
   tier.traced = trace ~= nil
   return tier
 end

@@ -44,6 +44,12 @@ function M.panel_bytes(name, cols)
   return (cols + f.group - 1) // f.group * f.bytes
 end
 
+--- Bytes of one standard row.
+function M.row_bytes(name, cols)
+  local f = M.by_name[name]
+  return cols * f.bytes // (f.group * M.PANEL_ROWS)
+end
+
 --- Bytes of `cols` activations as int8 blocks.
 function M.xq_bytes(cols)
   return cols // M.BLOCK * M.XQ_BYTES

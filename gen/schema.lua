@@ -31,6 +31,13 @@ function M.problem(file, field, want, got)
   return ("%s: %s: want %s, got %s"):format(file, field, want, got)
 end
 
+--- Text that cannot steer a terminal: names of users and of files are in it.  As ig_escape (runtime/base/base.h),
+--- but lines stay lines.
+function M.escape(text)
+  text = text:gsub("%c", function(ch) return ch ~= "\n" and ("\\x%02x"):format(ch:byte()) or nil end)
+  return (text:gsub("\194[\128-\159]", function(two) return ("\\x%02x\\x%02x"):format(two:byte(1, 2)) end))
+end
+
 local function wanted(f)
   if f.want then return f.want end
   if f.kind == "numbers" then return "a list of positive numbers" end

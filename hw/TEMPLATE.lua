@@ -6,13 +6,15 @@
 hardware {
   source = "assumed: an example",  -- where the numbers come from; the plan's report shows it
 
-  isa = "ref",         -- kernels: ref (plain C), avx2 (with FMA, F16C), avx512 (F BW DQ VL VNNI);
+  isa = "ref",         -- kernels: ref (plain C), avx2 (with FMA, F16C), avx512 (F BW DQ VL VNNI), amx (tiles beside it);
                        -- AArch64: neon (with dot products), i8mm (neon and matrix products)
   cores = 2,           -- physical cores: the most threads (`--set threads=N` overrides)
   ram = 4 << 30,       -- all of it; the plan leaves a sixteenth, at least 512 MiB, to the system
   mem_bw = 10e9,       -- reading memory with all cores, far beyond the last cache level
   core_bw = 8e9,       -- optional: with one core; left out, one core is taken to reach mem_bw
-  disk_bw = 500e6,     -- sequential direct reads of the disk with the weights
+  disk_bw = 500e6,     -- direct reads of the disk with the weights
+  disk_piece = 1 << 20, disk_depth = 8,  -- optional: the reads that reach this, with the least under way
+  disk_latency = 100e3,                  -- optional: nanoseconds of one small read alone
   cache = { l1d = 32 << 10, l2 = 256 << 10, l3 = 4 << 20 },  -- 0 where there is none
 
   -- A machine with a GPU adds (see hw/4090.lua):

@@ -4,7 +4,8 @@
  * has a scalar definition in ref/ and variants in cpu/ (one file per ISA).
  * All variants of one operation give THE SAME BITS: the order of every
  * floating-point operation is part of the definition, so the tests compare
- * with ==, not with a tolerance.
+ * with ==, not with a tolerance.  One exception: BF16 panels of ig_kernels_amx have a
+ * definition of their own (cpu/amx_bf16.inc.h), the same bits for every n.
  *
  * The rules of order (docs/ARCHITECTURE.md, "Placement invariance"):
  *   1. a * b + c is always one fused multiply-add (fmaf).
@@ -37,7 +38,7 @@
 enum { IG_PANEL_ROWS = 16, IG_QBLOCK = 32, IG_BLOCK_PARTS = 8, IG_FLOAT_PARTS = 16 };
 enum { IG_LANES = 16, IG_KV_BLOCK = 64 };
 
-/* Formats of weights (and of the KV cache: F32 and F16 only). */
+/* Formats of weights (and of the KV cache: F32, F16 and Q8_0 only). */
 enum ig_fmt {
     IG_F32,
     IG_F16,
@@ -82,16 +83,31 @@ struct ig_attn {
     float *o; /* [g][hd] sum of exp(score - m) * V, 0 at first */
 };
 
+/* A KV block holds 64 positions of one KV head: K, then V of the same size, IG_KV_BLOCK standard
+ * rows of hd.  F32, F16: K [hd][64] (transposed inside the block), V [64][hd].
+ * Q8_0 (hd a multiple of 32): K is four panels of 16 positions (kernels/panel.h), V is
+ * struct ig_kv_q8_0 [64][hd / 32].  An element is d * q, d as f16: d = max|x| of the 32, over 127,
+ * rounded to f16; q = x * (1 / d), rounded to nearest even and kept in [-127, 127]; all 0 when d is
+ * 0.  So an element is within max|x| / 253 + 4e-6 of x.  If one of the 32 is infinite or NaN, or d
+ * is beyond f16, d is NaN and the codes are 0. */
+struct ig_kv_q8_0 {
+    uint16_t d;
+    int8_t q[IG_QBLOCK];
+};
+enum { IG_KV_TILE = 544 }; /* bytes of a Q8_0 panel's 32 columns */
+
 /* Fold positions [lo, hi) of one KV block into the state, 0 <= lo < hi <= 64.
- * q: [g][hd]; k: [hd][64] (transposed inside the block); v: [64][hd].
- * score = (sum over d ascending, one fmaf chain) * scale, or with a bias
- * fmaf(that sum, scale, bias[h * step + j]): NULL, or 64 floats a head;
+ * q: [g][hd] floats, or for Q8_0 [g][hd / 32] struct ig_xq, as `quantize` makes them.
+ * score = raw * scale, or with a bias fmaf(raw, scale, bias[h * step + j]): NULL, or 64 floats a
+ * head; raw = sum over d ascending, one fmaf chain; for Q8_0 what the panel gives (rules 2 and 3);
  * m' = max(m, scores) + 0; c = ig_expf(m - m'); p = ig_expf(score - m');
  * l = fmaf(l, c, sum16(p)), sum16 by rule 4 with position j in lane j % 16;
  * o = o * c, then o = fmaf(p_j, v_j, o) for j ascending.
- * Rows of K and biases outside [lo, hi) may be read, never used. */
-typedef void ig_attn_fn(struct ig_attn *st, const float *q, const void *k, const void *v, int hd,
-                        int g, int lo, int hi, float scale, const float *bias, int step);
+ * Rows of K and biases outside [lo, hi) may be read, never used.  `next`: the K that will be read
+ * in the next call, to be fetched meanwhile; any address that is mapped or not. */
+typedef void ig_attn_fn(struct ig_attn *st, const void *q, const void *k, const void *v,
+                        const void *next, int hd, int g, int lo, int hi, float scale,
+                        const float *bias, int step);
 
 /* One instruction set's kernels.  The generated tables name one of these. */
 struct ig_kernels {
@@ -111,7 +127,7 @@ struct ig_kernels {
     /* Rotate pairs (i, i + hd/2) by cs[i] = (cos, sin):
      * x0' = fmaf(x0, cos, -(x1 * sin)), x1' = fmaf(x1, cos, x0 * sin) */
     void (*rope)(float *x, const float *cs, int hd);
-    /* Put one position's k[hd] and v[hd] into a KV block at place `pos` of 64. */
+    /* Put one position's k[hd] and v[hd] into a KV block (above) at place `pos` of 64. */
     void (*store_kv[IG_N_FMT])(void *block, const float *k, const float *v, int hd, int pos);
     /* a = a merged with b (later positions): m' = max, ca = ig_expf(a.m - m'), cb likewise;
      * l = fmaf(b.l, cb, a.l * ca), o the same, elementwise */
@@ -138,17 +154,18 @@ struct ig_kernels {
 };
 
 extern const struct ig_kernels ig_kernels_ref;
-extern const struct ig_kernels ig_kernels_avx2, ig_kernels_avx512; /* x86-64 */
-extern const struct ig_kernels ig_kernels_neon, ig_kernels_i8mm;   /* AArch64 */
+extern const struct ig_kernels ig_kernels_avx2, ig_kernels_avx512, ig_kernels_amx; /* x86-64 */
+extern const struct ig_kernels ig_kernels_neon, ig_kernels_i8mm;                   /* AArch64 */
 
 /* What the running CPU offers, as a mask; needs of each variant.  Ask once: in a virtual
  * machine CPUID costs tens of microseconds. */
 enum {
     IG_CPU_AVX2 = 1,
     IG_CPU_AVX512 = 2, /* F BW DQ VL VNNI */
+    IG_CPU_AMX = 4,    /* tiles of int8 and bf16, AVX512_BF16, and the system lets us use them */
     IG_CPU_NEON = 256, /* with dot products */
     IG_CPU_I8MM = 512,
-    IG_CPU_KNOWN = IG_CPU_AVX2 | IG_CPU_AVX512 | IG_CPU_NEON | IG_CPU_I8MM,
+    IG_CPU_KNOWN = IG_CPU_AVX2 | IG_CPU_AVX512 | IG_CPU_AMX | IG_CPU_NEON | IG_CPU_I8MM
 };
 unsigned ig_cpu_features(void);
 

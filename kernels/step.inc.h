@@ -40,6 +40,43 @@ static void STEP(store_f16)(void *block, const float *k, const float *v, int hd,
     for (int d = 0; d < hd; d++) vt[d] = ig_fp16_from_f32(v[d]);
 }
 
+/* 32 values as the Q8_0 cache holds them, kernels.h. */
+static struct ig_kv_q8_0 STEP(kv_block)(const float *x)
+{
+    struct ig_kv_q8_0 b = { .d = 0x7e00 };
+    float most = 0.0f, bad = 0.0f;
+    for (int i = 0; i < IG_QBLOCK; i++) {
+        most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+        bad += x[i] * 0.0f; /* NaN from the first that is not finite on */
+    }
+    const uint16_t half = ig_fp16_from_f32(most / 127.0f);
+    const float d = ig_fp16_to_f32(half), inv = d > 0.0f ? 1.0f / d : 0.0f;
+    if (bad != 0.0f || !(d <= 65504.0f)) return b;
+    b.d = half;
+    for (int i = 0; i < IG_QBLOCK; i++) {
+        float y = x[i] * inv;
+        y = y > 127.0f ? 127.0f : y;
+        y = y < -127.0f ? -127.0f : y;
+        b.q[i] = (int8_t)(uint8_t)ig_f32_bits(y + IG_ROUND);
+    }
+    return b;
+}
+
+static void STEP(store_q8_0)(void *block, const float *k, const float *v, int hd, int pos)
+{
+    const int blocks = hd / IG_QBLOCK, row = pos % IG_PANEL_ROWS;
+    uint8_t *tile = (uint8_t *)block + (size_t)(pos / IG_PANEL_ROWS * blocks) * IG_KV_TILE;
+    struct ig_kv_q8_0 *to =
+        (struct ig_kv_q8_0 *)block + (size_t)(IG_KV_BLOCK + pos) * (size_t)blocks;
+    for (int b = 0; b < blocks; b++, tile += IG_KV_TILE) {
+        const struct ig_kv_q8_0 kb = STEP(kv_block)(k + b * IG_QBLOCK);
+        memcpy(tile + 2 * row, &kb.d, sizeof kb.d);
+        for (int i = 0; i < IG_QBLOCK; i++)
+            tile[32 + i / 4 * 64 + 4 * row + i % 4] = (uint8_t)(kb.q[i] + 128);
+        to[b] = STEP(kv_block)(v + b * IG_QBLOCK);
+    }
+}
+
 static void STEP(attn_merge)(struct ig_attn *a, const struct ig_attn *b, int hd, int g)
 {
     for (int h = 0; h < g; h++) {
@@ -127,5 +164,7 @@ static void STEP(relu)(float *restrict y, const float *restrict x, int n)
     .attn_sink = STEP(attn_sink), .layernorm = STEP(layernorm), .add = STEP(add),                  \
     .clamp = STEP(clamp), .sigmoid = STEP(sigmoid), .dot = STEP(dot),                              \
     .swiglu_oai = STEP(swiglu_oai), .relu = STEP(relu), .axpy = STEP(axpy), .rope = STEP(rope),    \
-    .store_kv = { [IG_F32] = STEP(store_f32), [IG_F16] = STEP(store_f16) },                        \
+    .store_kv = { [IG_F32] = STEP(store_f32),                                                      \
+                  [IG_F16] = STEP(store_f16),                                                      \
+                  [IG_Q8_0] = STEP(store_q8_0) },                                                  \
     .attn_merge = STEP(attn_merge),

@@ -1,5 +1,7 @@
 -- DeepSeek-V2-Lite (DeepSeek-AI, May 2024).
--- Facts: config.json of huggingface.co/deepseek-ai/DeepSeek-V2-Lite-Chat.
+-- Facts: config.json of huggingface.co/deepseek-ai/DeepSeek-V2-Lite-Chat; both mscales are 0.707.  Checked: a dump of
+-- the loaded config and shapes, and examples/post_training/modelopt/conf/deepseek-ai/DeepSeek-V2-Lite.sh of
+-- github.com/NVIDIA/Megatron-LM.
 model {
   family = "deepseek-v2",
   n_layer = 27,

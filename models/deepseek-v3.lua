@@ -1,5 +1,6 @@
 -- DeepSeek-V3 (DeepSeek-AI, December 2024); published in FP8.
--- Facts: config.json of huggingface.co/deepseek-ai/DeepSeek-V3.
+-- Facts: config.json of huggingface.co/deepseek-ai/DeepSeek-V3.  Checked (R1 has the same shape):
+-- examples/post_training/modelopt/conf/deepseek-ai/DeepSeek-R1.sh of github.com/NVIDIA/Megatron-LM.
 model {
   family = "deepseek-v3",
   n_layer = 61,

@@ -1,5 +1,6 @@
 -- GLM-4.5-Air (Zhipu AI, July 2025), without its layer for predicting several tokens at once.
--- Facts: config.json of huggingface.co/zai-org/GLM-4.5-Air.
+-- Facts: config.json of huggingface.co/zai-org/GLM-4.5-Air.  Checked: config.json of its descendant
+-- huggingface.co/PrimeIntellect/INTELLECT-3-Base, and scripts/models/glm4.5-106B-A12B.sh of github.com/THUDM/slime.
 model {
   family = "glm4-moe",
   n_layer = 46,

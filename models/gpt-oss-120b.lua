@@ -1,5 +1,6 @@
 -- gpt-oss-120b (OpenAI, August 2025); published with experts in MXFP4.
--- Facts: config.json of huggingface.co/openai/gpt-oss-120b.
+-- Facts: config.json of huggingface.co/openai/gpt-oss-120b.  Checked, all but rope's scaling:
+-- examples/post_training/modelopt/conf/openai/gpt-oss-120b.sh of github.com/NVIDIA/Megatron-LM.
 model {
   family = "gpt-oss",
   n_layer = 36,

@@ -1,5 +1,6 @@
 -- gpt-oss-20b (OpenAI, August 2025); published with experts in MXFP4.
--- Facts: config.json of huggingface.co/openai/gpt-oss-20b.
+-- Facts: config.json of huggingface.co/openai/gpt-oss-20b.  Checked, all but rope's scaling:
+-- examples/post_training/modelopt/conf/openai/gpt-oss-20b.sh of github.com/NVIDIA/Megatron-LM.
 model {
   family = "gpt-oss",
   n_layer = 24,

@@ -1,5 +1,6 @@
 -- Granite 3.0 3B-A800M (IBM, October 2024).
--- Facts: config.json of huggingface.co/ibm-granite/granite-3.0-3b-a800m-instruct.
+-- Facts: config.json of huggingface.co/ibm-granite/granite-3.0-3b-a800m-instruct.  Checked: config.json of
+-- huggingface.co/RichardErkhov/ibm-granite_-_granite-3.0-3b-a800m-instruct-8bits, the same model.
 model {
   family = "granitemoe",
   n_layer = 32,

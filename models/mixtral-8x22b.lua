@@ -1,6 +1,7 @@
 -- Mixtral 8x22B (Mistral AI, April 2024).
 -- Facts: config.json of huggingface.co/mistralai/Mixtral-8x22B-Instruct-v0.1, which
--- is published in BF16 (281 GB); in the formats below it takes 82 GB.
+-- is published in BF16 (281 GB); in the formats below it takes 82 GB.  The base model has the older vocabulary of
+-- 32000.  Checked: examples/mcore/mixtral/pretrain_mixtral_8x22b_64k_A3_ptd.sh of github.com/Ascend/MindSpeed-LLM.
 model {
   family = "mixtral",
   n_layer = 56,

@@ -1,7 +1,7 @@
 -- Mixtral 8x7B (Mistral AI, December 2023).
 -- Facts: config.json of huggingface.co/mistralai/Mixtral-8x7B-Instruct-v0.1, which
 -- is published in BF16 (93.4 GB).  The weights below are a choice that runs on a
--- 32 GB desktop; `--set quant=bf16` keeps the checkpoint as it is.
+-- 32 GB desktop; `--set quant=bf16` keeps the checkpoint as it is.  Checked: copies of the file in public tests.
 model {
   family = "mixtral",
   n_layer = 32,

@@ -1,5 +1,5 @@
 -- OLMoE-1B-7B (Allen Institute for AI, September 2024).
--- Facts: config.json of huggingface.co/allenai/OLMoE-1B-7B-0924-Instruct.
+-- Facts: config.json of huggingface.co/allenai/OLMoE-1B-7B-0924-Instruct.  Checked: a copy of the file in public tests.
 model {
   family = "olmoe",
   n_layer = 16,

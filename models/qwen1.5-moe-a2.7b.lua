@@ -1,5 +1,6 @@
 -- Qwen1.5-MoE-A2.7B (Alibaba, March 2024).
--- Facts: config.json of huggingface.co/Qwen/Qwen1.5-MoE-A2.7B-Chat.
+-- Facts: config.json of huggingface.co/Qwen/Qwen1.5-MoE-A2.7B.  Checked: a copy of the file in public tests; the
+-- chat model differs in its 32768 positions only.
 model {
   family = "qwen2-moe",
   n_layer = 24,

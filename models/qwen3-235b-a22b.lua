@@ -1,5 +1,5 @@
 -- Qwen3-235B-A22B (Alibaba, April 2025).
--- Facts: config.json of huggingface.co/Qwen/Qwen3-235B-A22B.
+-- Facts: config.json of huggingface.co/Qwen/Qwen3-235B-A22B.  Checked: a copy of the file in public tests.
 model {
   family = "qwen3-moe",
   n_layer = 94,

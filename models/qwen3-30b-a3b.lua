@@ -1,5 +1,6 @@
 -- Qwen3-30B-A3B (Alibaba, April 2025).
--- Facts: config.json of huggingface.co/Qwen/Qwen3-30B-A3B.
+-- Facts: config.json of huggingface.co/Qwen/Qwen3-30B-A3B.  Checked: a copy of the file in public tests, and
+-- scripts/models/qwen3-30B-A3B.sh of github.com/THUDM/slime.
 model {
   family = "qwen3-moe",
   n_layer = 48,

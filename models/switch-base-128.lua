@@ -1,6 +1,7 @@
 -- Switch Transformer base with 128 experts (Fedus et al. 2021, arXiv 2101.03961; Google, 2022).
 -- Facts: huggingface.co/google/switch-base-128; T5 base's sizes, with what switch_base.gin of
 -- github.com/google/flaxformer changes: width 3072, experts in every other layer, the embedding as output.
+-- Checked: config.json of huggingface.co/google/switch-base-32, -64 and -256, which differ in num_experts only.
 model {
   family = "switch",
   n_layer = 24, -- 12 of the encoder, 12 of the decoder

@@ -7,6 +7,11 @@
 
 ID          := $id
 BINARY      := $binary
-NEEDS_GPU   := $needs_gpu
 ISA         := ${kernels.isa}
 NEEDS_ARCH  := ${kernels.arch}
+ON_DEVICE   := $on_device
+//@ if gpu then
+DEVICE_ARCH := ${gpu.sm}
+DEVICE_ROWS := ${gpu.device.rows}
+DEVICE_DEFS := ${gpu.defines}
+//@ end

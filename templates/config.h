@@ -65,9 +65,16 @@ enum {
     IG_PREFETCH_DEPTH = ${tier.prefetch_depth},
     IG_COPY_AUTO = 0, IG_COPY_DIRECT = 1, IG_COPY_CACHED = 2, IG_COPY_PLAIN = 3,
     IG_COPY_WAY      = ${tier.io},
-    IG_PREDICT       = ${tier.predict}, /* 1: a later layer's router on this layer's rows */
+    IG_PREDICT_NEXT  = ${tier.predict_next}, /* 1: the predictor asks a later layer's router */
 //@ end
 //@ if gpu then
+
+    /* -- kernels of the device (gen/plan_device.lua) */
+    IG_DEVICE_ROWS   = ${gpu.device.rows},
+    IG_ATTN_HEADS    = ${gpu.device.attn_heads},
+    IG_ATTN_SLICE    = ${gpu.device.attn_slice},
+//@ end
+//@ if gpu and not gpu.resident then
 
     /* -- expert cache in VRAM: one set a cached layer (gen/plan_cache.lua) */
     IG_XC_SETS       = ${gpu.sets},
@@ -106,6 +113,8 @@ enum {
     $layout_text
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
+#define IG_DEVICE        $on_device /* 1: a device does the work, or the CPU where there is none */
+#define IG_XC            $on_cache /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      ${kernels.need_cpu}u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     $mem_bw
 #define IG_PREDICTED_TPS $tps
@@ -119,22 +128,32 @@ enum {
 #define IG_SLOT_BYTES     ${tier.slot_bytes}
 #define IG_POLICY         ${tier.policy_c} /* runtime/cache/policy.h */
 #define IG_PREDICTED_HIT  ${tier.hit}
+#define IG_PREDICT_WHY    ${tier.predict_why}
+//@   if tier.predict then
+#define IG_PREDICTOR      ${tier.predict.name} /* runtime/cache/predict.h */
+#define IG_PREDICT_LEAST  ${tier.predict.least} /* chance below which nothing is fetched early */
+//@   end
 //@ end
 
 /* The arena (gen/plan_mem.lua). */
 #define IG_MEM_BYTES    $mem_bytes
 #define IG_THREAD_BYTES $thread_bytes
 #define IG_SPARE_BYTES  $spare_bytes
+#define IG_KV_PART_BYTES $kv_part_bytes /* K, or V, of one KV head in a block */
 //@ for _, r in ipairs(regions) do
 #define IG_MEM_${r.name}_OFF   ${r.pad}${r.off}
 #define IG_MEM_${r.name}_BYTES ${r.pad}${r.bytes}
 //@ end
 //@ if gpu then
 
-/* The GPU and its memory (gen/plan_cache.lua). */
-#define IG_GPU_ARCH       ${gpu.arch}
+/* The device and its memory (gen/plan_device.lua, gen/plan_cache.lua). */
+#define IG_DEVICE_ARCH    ${gpu.arch}
+#define IG_VRAM_BW        ${gpu.vram_bw}
+//@   if not gpu.resident then
 #define IG_XC_SLOT_BYTES  ${gpu.slot_bytes}
 #define IG_XC_BYTES       ${gpu.bytes}
+#define IG_STREAM_ROWS    ${gpu.stream_rows} /* from so many on, layers are streamed through the slots */
+//@   end
 #define IG_VRAM_BYTES     ${gpu.vram_bytes}
 #define IG_VRAM_USABLE    ${gpu.usable}
 //@ for _, r in ipairs(gpu.regions) do
@@ -164,8 +183,8 @@ _Static_assert(IG_SLOT_BYTES % 4096 == 0 && IG_PIECE_BYTES % 4096 == 0, "direct 
 _Static_assert(IG_N_SET >= 1 && IG_N_SET <= IG_N_LAYER, "a set is of whole layers");
 _Static_assert(IG_N_XSLOT >= IG_N_EXPERT_USED, "a token's experts fit");
 //@ end
-_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
-                                      IG_HEAD_DIM * 2 * $kv_bytes,
+_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 *
+                                      IG_KV_PART_BYTES,
                "KV blocks of every layer");
 _Static_assert(IG_MEM_THREAD_BYTES == IG_N_THREAD_MAX * IG_THREAD_BYTES, "scratch for each thread");
 _Static_assert(IG_THREAD_BYTES % 4096 == 0, "threads do not share a page");
@@ -173,12 +192,16 @@ _Static_assert(sizeof IG_MODEL_ID <= 64, "the weights file's header holds the mo
 _Static_assert(sizeof IG_LAYOUT_TEXT <= 256, "and the layout's text");
 _Static_assert(sizeof IG_PLAN_HASH == 17, "16 hex digits");
 //@ if gpu then
+_Static_assert(IG_VRAM_BYTES <= IG_VRAM_USABLE, "the plan fits VRAM");
+_Static_assert(IG_HEAD_DIM % IG_ATTN_SLICE == 0, "slices of a head");
+_Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_ATTN_HEADS == 0, "heads of a block share K and V");
+//@ end
+//@ if gpu and not gpu.resident then
 _Static_assert(IG_XC_SETS >= 1 && IG_XC_SETS <= IG_N_LAYER, "a set is a layer's");
 _Static_assert(IG_XC_WAYS >= IG_N_EXPERT_USED && IG_XC_WAYS <= IG_N_EXPERT,
                "one token's experts fit in a set");
 _Static_assert(IG_XC_BYTES == IG_XC_SETS * IG_XC_WAYS * IG_XC_SLOT_BYTES, "all slots");
-_Static_assert(IG_VRAM_BYTES == IG_VRAM_SLOTS_OFF + IG_XC_BYTES && IG_VRAM_BYTES <= IG_VRAM_USABLE,
-               "the plan fits VRAM");
+_Static_assert(IG_VRAM_BYTES == IG_VRAM_SLOTS_OFF + IG_XC_BYTES, "the slots are the last");
 //@ end
 
 #endif

@@ -83,12 +83,29 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
 //@ end
 };
 
-const char ig_gguf_arch[] = $gguf_arch;
-const int ig_n_facts = $n_fact;
-const struct ig_fact ig_facts[$n_fact] = {
-//@ for _, fact in ipairs(facts) do
+const int ig_n_facts = ${facts.n_number}, ig_n_words = ${facts.n_word}, ig_n_lists = ${facts.n_list};
+const struct ig_fact ig_facts[] = {
+//@ for _, fact in ipairs(facts.numbers) do
     $fact
 //@ end
+};
+const struct ig_word ig_words[] = {
+//@ for _, word in ipairs(facts.words) do
+    $word
+//@ end
+};
+//@ for _, array in ipairs(facts.values) do
+static const float list_${array.i}[${array.n}] = {
+//@   for _, row in ipairs(array.rows) do
+    $row
+//@   end
+};
+//@ end
+const struct ig_list ig_lists[] = {
+//@ for _, list in ipairs(facts.lists) do
+    $list
+//@ end
+    { .n = 0 },
 };
 
 const int ig_n_regions = $n_region;
@@ -98,11 +115,12 @@ const struct ig_region ig_regions[$n_region] = {
 //@ end
 };
 
-const char ig_plan_text[] =
+const char *const ig_plan_text[] = {
 //@ for _, line in ipairs(plan_text) do
-    $line
+    $line,
 //@ end
-    ;
+    0,
+};
 //@ if tier.disk then
 
 const uint16_t ig_xc_set_of[IG_N_LAYER] = {
@@ -120,6 +138,25 @@ const uint8_t ig_xc_stride[IG_N_LAYER] = {
     $row
 //@   end
 };
+//@ end
+//@ if tier.predict then
+
+_Static_assert(IG_N_PFEATURE == ${tier.predict.features}, "the features that were trained on");
+//@   for _, a in ipairs(tier.predict.arrays) do
+static const ${a.type} ${a.name}[] = {
+//@     for _, row in ipairs(a.rows) do
+    $row
+//@     end
+};
+//@   end
+//@   for _, s in ipairs(tier.predict.lists) do
+static const struct ${s.type} ${s.name}[] = {
+//@     for _, row in ipairs(s.rows) do
+    $row
+//@     end
+};
+//@   end
+const struct ig_ptables ig_ptables = { ${tier.predict.tables} };
 //@ end
 //@ if gpu then
 

@@ -11,6 +11,9 @@
 #include "config.h"
 #include "kernels.h"
 #include "plan.h"
+//@ if tier.predict then
+#include "predict.h"
+//@ end
 
 /* The kernels of the planned instruction set (gen/plan_kernels.lua). */
 #define ig_kern ${kernels.kern}
@@ -33,23 +36,29 @@ extern const uint16_t ig_rel_bucket[2][IG_REL_DISTANCE + 1];
 /* How checkpoints name each role (gen/families/). */
 extern const struct ig_source ig_sources[IG_N_ROLE];
 
-/* What the model's checkpoints state of it (gen/checkpoint.lua), and general.architecture in GGUF. */
-extern const int ig_n_facts;
-extern const struct ig_fact ig_facts[$n_fact];
-extern const char ig_gguf_arch[];
+/* What the model's checkpoints state of it (gen/checkpoint_facts.lua); the list of lists ends with an empty one. */
+extern const int ig_n_facts, ig_n_words, ig_n_lists;
+extern const struct ig_fact ig_facts[];
+extern const struct ig_word ig_words[];
+extern const struct ig_list ig_lists[];
 
 /* The arena's buffers that are in use, in order. */
 extern const int ig_n_regions;
 extern const struct ig_region ig_regions[$n_region];
 
-/* The report of `build.lua --explain`. */
-extern const char ig_plan_text[];
+/* The report of `build.lua --explain`, line by line; NULL ends it. */
+extern const char *const ig_plan_text[];
 //@ if tier.disk then
 
 /* The cache's geometry, sets of ways (runtime/cache/policy.h), and how far ahead copies start. */
 extern const uint16_t ig_xc_set_of[IG_N_LAYER];
 extern const uint32_t ig_xc_first[IG_N_SET + 1];
 extern const uint8_t ig_xc_stride[IG_N_LAYER];
+//@   if tier.predict then
+
+/* What the predictor has learned (tools/train_predictor.py, gen/history.lua). */
+extern const struct ig_ptables ig_ptables;
+//@   end
 //@ end
 //@ if gpu then
 

@@ -17,11 +17,12 @@ report "every global symbol starts with ig_" \
        awk 'NF == 3 && $3 !~ /^([.]gomp_critical_user_)?(ig_|main$)/ { print $3 }')"
 
 # Files that run between the first and the last token.
-hot="forward attn encoder mla moe route linear team sample generate out stop
-     tier tier_ahead mover xcache stride policy_lru policy_lru2 policy_decay policy_echo policy_static"
+hot="device_step miss forward attn encoder mla moe route linear team sample generate out stop
+     tier tier_ahead mover xcache stride policy_lru policy_lru2 policy_decay policy_echo policy_static
+     predict_cells predict_sense predict_next predict_history predict_hybrid predict_forest predict_mlp"
 found=""
 for f in $hot; do
-    for o in out/$id/obj/runtime/*/$f.o out/test/t-tier/obj/runtime/*/$f.o out/common/runtime/*/$f.o; do
+    for o in out/$id/obj/runtime/*/$f.o out/test/t-tier/obj/runtime/*/$f.o out/test/gpu-*/obj*/runtime/*/$f.o out/common/runtime/*/$f.o; do
         [ -f "$o" ] && found="$found$(nm -u "$o" |
             awk -v f="$f" '$2 ~ /^(malloc|calloc|realloc|free|mmap|munmap|posix_memalign|aligned_alloc|strdup|fopen|printf|fprintf|snprintf|qsort)$/ { print f ": " $2 "; " }')"
     done
@@ -29,4 +30,11 @@ done
 report "per-token files call nothing that allocates" "$found"
 report "kernels call nothing that allocates" \
     "$(nm -u out/common/libkernels.a | awk '$2 ~ /^(malloc|calloc|realloc|free|mmap|qsort|printf|fprintf)$/ { print $2 }')"
+# The device's program, where one was built: all but libc, libm and the loader is inside.
+for bin in out/test/gpu-*/; do
+    bin=$bin$(sed -n 's/^BINARY *:= *//p' "$bin/build.mk" 2>/dev/null)
+    [ -f "$bin" ] || continue
+    report "$bin needs libc, libm and the loader only" \
+        "$(readelf -d "$bin" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE '^(libc\.so\.6|libm\.so\.6|ld-linux-x86-64\.so\.2)$')"
+done
 echo "1..$n"

@@ -38,9 +38,18 @@ ENGINES += latent-q8_0 latent-q4_0
 ENGINE_switch-f32  := tests/fixture/switch.lua
 ENGINE_switch-q8_0 := tests/fixture/switch.lua quant=q8_0
 ENGINES += switch-f32 switch-q8_0
+# A KV cache in int8 blocks.
+ENGINE_demo-kvq8   := tests/data/tiny-mixtral.gguf kv=q8_0
+ENGINE_switch-kvq8 := tests/fixture/switch.lua kv=q8_0
+ENGINES += demo-kvq8 switch-kvq8
 # Plans of a tiny model with odd sizes, one a format: pack's units run on each.
 ODD := f32 f16 bf16 q8_0 q4_0 q4_k q5_1 mxfp4
 $(foreach f,$(ODD),$(eval ENGINE_odd-$f := tests/fixture/odd.lua quant=$f))
+# Plans whose rotation is stretched, each in another way: what pack compares is tested on each.
+ENGINE_longrope := tests/fixture/longrope.lua
+ENGINE_llama3   := tests/fixture/llama3.lua
+FACTS := deepseek-v2 gpt-oss longrope llama3
+ENGINES += longrope llama3
 ifneq ($(wildcard $(SHARED)/models/tiny-mixtral/config.json),)
 ENGINE_tiny-f32  := $(SHARED)/models/tiny-mixtral quant=f32
 ENGINE_tiny-bf16 := $(SHARED)/models/tiny-mixtral
@@ -48,21 +57,28 @@ ENGINE_tiny-q8_0 := $(SHARED)/models/tiny-mixtral quant=q8_0
 ENGINE_tiny-q4_0 := $(SHARED)/models/tiny-mixtral quant=q4_0
 ENGINE_tiny-q4_k := $(SHARED)/models/tiny-mixtral quant=q4_k quant.attn=q6_k quant.output=q5_k
 ENGINE_tiny-mxfp4 := $(SHARED)/models/tiny-mixtral quant=mxfp4 quant.attn=q3_k quant.output=iq4_xs
-ENGINES += tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
+ENGINE_tiny-kvq8 := $(SHARED)/models/tiny-mixtral quant=f32 kv=q8_0
+ENGINES += tiny-kvq8 tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
 endif
 
 # Experts behind two slots a layer, the fewest there can be; behind half; behind all; in the page cache.
-ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=direct policy=echo-admit predictor=next_router
-ENGINE_tier-half         := tests/data/tiny-mixtral.gguf experts_ram=50 sets=1 predictor=next_router
+ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=direct policy=echo-admit predict=hybrid
+ENGINE_tier-half         := tests/data/tiny-mixtral.gguf experts_ram=50 sets=1 predict=next-router
 ENGINE_tier-all          := tests/data/tiny-mixtral.gguf experts_ram=100 io=plain policy=lru
 ENGINE_tier-mmap         := tests/data/tiny-mixtral.gguf tier=mmap
-ENGINE_tier-deepseek-v2  := tests/golden/deepseek-v2 kv=f32 experts_ram=50 predictor=next_router
+ENGINE_tier-deepseek-v2  := tests/golden/deepseek-v2 kv=f32 experts_ram=50 predict=next-router
 ENGINE_tier-gpt-oss      := tests/golden/gpt-oss kv=f32 experts_ram=70
-ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predictor=next_router
+ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predict=next-router
+# Trained predictors, few slots, everything that is predicted fetched.
+ENGINE_tier-history      := tests/data/tiny-mixtral.gguf experts_ram=25 predict=history trace=tests/data/tiny-route.trace least=0 stride=2
+ENGINE_tier-forest       := tests/data/tiny-mixtral.gguf experts_ram=25 predict=forest predictor=tests/data/tiny.predictor least=0 stride=2
+ENGINE_tier-mlp          := tests/data/tiny-mixtral.gguf experts_ram=25 predict=mlp predictor=tests/data/tiny.predictor least=0.2
+ENGINE_tier-none         := tests/data/tiny-mixtral.gguf experts_ram=25 predict=none
+ENGINES += tier-history tier-forest tier-mlp tier-none
 ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
 
 # The same engines for AArch64, run under an emulator (tools/setup_arm64.sh); elsewhere they count as skipped.
-ARM64_neon  := mixtral tier tiny-mxfp4
+ARM64_neon  := mixtral tier tiny-mxfp4 tiny-kvq8
 ARM64_i8mm  := demo gpt-oss tiny-q4_k
 ARM64_UNITS := kernels_math kernels_vector kernels_quantize kernels_attn kernels_panel quants machine mover
 ARM64_LIBS  := out/arm64/usr/lib/aarch64-linux-gnu
@@ -72,13 +88,29 @@ $(foreach i,neon i8mm,$(foreach e,$(filter $(ENGINES),$(ARM64_$i)),$(eval ARM64_
 HW_neon := hw/ampere-altra.lua
 HW_i8mm := hw/graviton3.lua
 
+# Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
+GPU_HW      ?= hw/h200.lua
+BLOCKS      := a b c d e
+GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx gpt-oss,$(if $(call golden_of,$g),$g))
+GPU_ENGINES := $(GPU_GOLDENS) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%)
+ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
+ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
+# All block formats in few engines: experts, attention, output, embedding.
+blocks = tests/fixture/blocks.lua quant=$1 quant.attn=$2 quant.output=$3 quant.embed=$4
+ENGINE_blocks-a := $(call blocks,q4_k,q6_k,q5_k,q3_k)
+ENGINE_blocks-b := $(call blocks,q3_k,q2_k,iq4_xs,q6_k) quant.router=q8_0
+ENGINE_blocks-c := $(call blocks,mxfp4,iq4_nl,q4_1,q5_1)
+ENGINE_blocks-d := $(call blocks,q5_1,q5_0,q6_k,iq4_xs)
+ENGINE_blocks-e := $(call blocks,q2_k,q4_k,mxfp4,mxfp4)
+
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc
 PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c)))
-UNITS      := $(filter-out tier $(PLAN_UNITS),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
+UNITS      := $(filter-out tier $(PLAN_UNITS) $(if $(filter-out x86_64,$(ARCH)),amx),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
 FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
+$(T)/amx_test: CFLAGS += $(AMX_FLAGS)
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
@@ -100,6 +132,32 @@ engine-%:
 	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(TEST_HW) --out out/test --set id=t-$* \
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
 	@$(PARALLEL) ID=test/t-$* build >/dev/null
+gpu-engine-%:
+	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(GPU_HW) --out out/test --set id=gpu-$* \
+	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null 2>&1
+	@$(PARALLEL) ID=test/gpu-$* build >/dev/null
+
+# On a machine with the GPU of GPU_HW; with EMULATE=1 on any.
+.PHONY: test-gpu gpu-engine-%
+test-gpu: $(GPU_ENGINES:%=gpu-engine-%)
+	@FLAVOR=$(FLAVOR) tests/gpu.sh $(GPU_ENGINES)
+# The same and bench shapes as one folder for a machine that has a GPU and little else.
+ENGINE_qwen3-q4_0  := models/qwen3-30b-a3b.lua quant=q4_0 ctx=2048
+ENGINE_qwen3-q4_k  := models/qwen3-30b-a3b.lua quant=q4_k ctx=2048
+ENGINE_qwen3-q8_0  := models/qwen3-30b-a3b.lua quant=q8_0 ctx=2048
+ENGINE_gpt-oss-20b := models/gpt-oss-20b.lua ctx=2048
+ENGINE_mixtral-8x7b-q4_0 := models/mixtral.lua quant=q4_0 ctx=2048
+GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0
+.PHONY: gpu-bundle
+gpu-bundle: $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
+	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)
+	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
+# The part of it that `make test` runs: small, emulated, and a real build where NVRTC is.
+EMULATED := odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS))
+.PHONY: emulated
+emulated:
+	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
+	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0; fi
 
 .PHONY: setup-arm64 arm64 arm64-build $(ARM64_ENGINES)
 setup-arm64:
@@ -116,7 +174,7 @@ $(ARM64_ENGINES): arm64-engine-%:
 
 SUB := $(MAKE) --no-print-directory
 test: setup
-	@$(PARALLEL) units
+	@$(PARALLEL) units replay
 	@$(SUB) engines
 	@$(PARALLEL) ID=test/t-demo plan-units
 	@$(PARALLEL) ID=test/t-tier tier-units
@@ -126,6 +184,8 @@ test: setup
 	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
 	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
 	@$(SUB) arm64
+	@for f in $(FACTS); do $(SUB) ID=test/t-$$f out/test/t-$$f/facts_test || exit 1; done
+	@$(SUB) emulated
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
 	@$(SUB) test-list
 	@tests/run.sh out/tests/list
@@ -140,8 +200,10 @@ test-list:
 	   for u in $(TIER_UNITS); do echo "out/test/t-tier/$${u}_test"; echo "out/test/t-tier/$${u}_test-address-undefined"; done; \
 	   for f in $(ODD); do echo "out/test/t-odd-$$f/pack_test-address-undefined"; done; \
 	   for u in $(ARM64_UNITS); do echo "tests/arm64.sh out/tests-aarch64/$${u}_test"; done; \
+	   for f in $(FACTS); do echo "out/test/t-$$f/facts_test"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \
+	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=7 SHORT=20 tests/gpu.sh $(EMULATED)"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
 	 } >out/tests/list
 

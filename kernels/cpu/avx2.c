@@ -5,6 +5,7 @@
  * Flags: -mavx2 -mfma -mf16c -ffp-contract=off
  */
 #include <float.h>
+#include <string.h>
 
 #include "../kernels.h"
 #include "../math.h"
@@ -124,17 +125,8 @@ static inline __m256i dot_q4_0_avx2(const struct q4_weights *w, const struct ig_
 #define ZERO            8
 #include "panel_q_avx2.inc.h"
 
-#define ELEM     float
-#define LOADV(p) VLOAD(p)
-#define LOAD1(x) (x)
-#define KV(f)    f##_f32_avx2
-#include "attn.inc.h"
-
-#define ELEM     uint16_t
-#define LOADV(p) VLOAD_F16(p)
-#define LOAD1(x) ig_fp16_to_f32(x)
-#define KV(f)    f##_f16_avx2
-#include "attn.inc.h"
+#define PANEL_Q8_0 panel_q8_0_avx2
+#include "attn_formats.inc.h"
 
 static void quantize_avx2(struct ig_xq *y, const float *x, int n)
 {
@@ -187,7 +179,8 @@ const struct ig_kernels ig_kernels_avx2 = {
         IG_QUANT_FORMATS(X)
 #undef X
     },
-    .attn = { [IG_F32] = attn_f32_avx2, [IG_F16] = attn_f16_avx2 },
+    .attn = { [IG_F32] = attn_f32_avx2, [IG_F16] = attn_f16_avx2,
+              [IG_Q8_0] = attn_q8_0_avx2 },
     .rmsnorm = rmsnorm_avx2,
     .quantize = quantize_avx2,
     .swiglu = swiglu_avx2,

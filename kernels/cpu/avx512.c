@@ -6,6 +6,7 @@
  *        -ffp-contract=off
  */
 #include <float.h>
+#include <string.h>
 
 #include "../kernels.h"
 #include "../math.h"
@@ -34,52 +35,8 @@
 #define PAIR_BYTES       64
 #include "panel_float.inc.h"
 
-/* Four bytes from memory in every lane; through a register it would cost a shuffle. */
-static inline __m512i spread4_avx512(const void *p)
-{
-    return _mm512_broadcastd_epi32(_mm_loadu_si32(p));
-}
-
-static inline void unpack_q8_0_avx512(__m512i w[8], const uint8_t *p)
-{
-    UNROLL
-    for (int k = 0; k < 8; k++) w[k] = _mm512_loadu_si512(p + 64 * k);
-}
-
-static inline void unpack_q4_0_avx512(__m512i w[8], const uint8_t *p)
-{
-    const __m512i low = _mm512_set1_epi8(15);
-    UNROLL
-    for (int k = 0; k < 4; k++) {
-        const __m512i v = _mm512_loadu_si512(p + 64 * k);
-        w[2 * k] = _mm512_and_si512(v, low);
-        w[2 * k + 1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
-    }
-}
-
-#define FN(f)        f##_q8_0_avx512
-#define UNPACK(w, p) unpack_q8_0_avx512(w, p)
-#define TILE         544
-#define ZERO         128
-#include "panel_q_avx512.inc.h"
-
-#define FN(f)        f##_q4_0_avx512
-#define UNPACK(w, p) unpack_q4_0_avx512(w, p)
-#define TILE         288
-#define ZERO         8
-#include "panel_q_avx512.inc.h"
-
-#define ELEM     float
-#define LOADV(p) VLOAD(p)
-#define LOAD1(x) (x)
-#define KV(f)    f##_f32_avx512
-#include "attn.inc.h"
-
-#define ELEM     uint16_t
-#define LOADV(p) VLOAD_F16(p)
-#define LOAD1(x) ig_fp16_to_f32(x)
-#define KV(f)    f##_f16_avx512
-#include "attn.inc.h"
+#define PANEL_Q8_0 ig_panel_q8_0_avx512
+#include "attn_formats.inc.h"
 
 static void quantize_avx512(struct ig_xq *y, const float *x, int n)
 {
@@ -104,22 +61,31 @@ static void quantize_avx512(struct ig_xq *y, const float *x, int n)
     }
 }
 
-const struct ig_kernels ig_kernels_avx512 = {
-    .name = "avx512",
-    .panel = {
-        [IG_F32] = panel_f32_avx512,
-        [IG_F16] = panel_f16_avx512,
-        [IG_BF16] = panel_bf16_avx512,
-        [IG_Q8_0] = panel_q8_0_avx512,
-        [IG_Q4_0] = panel_q4_0_avx512,
 #define X(name, fmt) [fmt] = ig_panel_##name##_avx512,
-        IG_QUANT_FORMATS(X)
-#undef X
-    },
-    .attn = { [IG_F32] = attn_f32_avx512, [IG_F16] = attn_f16_avx512 },
-    .rmsnorm = rmsnorm_avx512,
-    .quantize = quantize_avx512,
-    .swiglu = swiglu_avx512,
-    .softmax = softmax_avx512,
+#define MEMBERS                                                                                    \
+    .attn = { [IG_F32] = attn_f32_avx512, [IG_F16] = attn_f16_avx512,                              \
+              [IG_Q8_0] = attn_q8_0_avx512 },                                                      \
+    .rmsnorm = rmsnorm_avx512,                                                                     \
+    .quantize = quantize_avx512, .swiglu = swiglu_avx512, .softmax = softmax_avx512,               \
     IG_STEP_MEMBERS
-};
+
+const struct ig_kernels ig_kernels_avx512 = { .name = "avx512",
+                                              .panel = { [IG_F32] = panel_f32_avx512,
+                                                         [IG_F16] = panel_f16_avx512,
+                                                         [IG_BF16] = panel_bf16_avx512,
+                                                         [IG_Q8_0] = ig_panel_q8_0_avx512,
+                                                         [IG_Q4_0] = ig_panel_q4_0_avx512,
+                                                         IG_QUANT_FORMATS(X) },
+                                              MEMBERS };
+
+/* AVX-512's but for the panels that amx.c has. */
+#define XT(name, fmt) [fmt] = ig_panel_##name##_amx,
+const struct ig_kernels ig_kernels_amx = { .name = "amx",
+                                           .panel = { [IG_F32] = panel_f32_avx512,
+                                                      [IG_F16] = panel_f16_avx512,
+                                                      [IG_BF16] = ig_panel_bf16_amx,
+                                                      [IG_Q6_K] = ig_panel_q6_k_avx512,
+                                                      [IG_Q3_K] = ig_panel_q3_k_avx512,
+                                                      [IG_Q2_K] = ig_panel_q2_k_avx512,
+                                                      IG_QUANT_TILES(XT) },
+                                           MEMBERS };

@@ -3,6 +3,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Register state that the operating system saves, XCR0. */
 static unsigned xcr0(void)
@@ -10,6 +12,23 @@ static unsigned xcr0(void)
     unsigned lo, hi;
     __asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
     return lo;
+}
+
+/* Linux gives tiles to a process that asks; its threads have them then. */
+static int tiles_granted(void)
+{
+    enum { REQUEST = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
+
+/* Leaf 7: EDX of 0 has TILE, INT8 and BF16, EAX of 1 has AVX512_BF16. */
+static int has_amx(unsigned edx)
+{
+    enum { TILES = 0x60000, BF16 = 1 << 22, TILE = 1 << 24, INT8 = 1 << 25, AVX512_BF16 = 1 << 5 };
+    const unsigned need = BF16 | TILE | INT8;
+    unsigned a, b, c, d;
+    return (edx & need) == need && (xcr0() & TILES) == TILES &&
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX512_BF16) && tiles_granted();
 }
 
 unsigned ig_cpu_features(void)
@@ -23,6 +42,7 @@ unsigned ig_cpu_features(void)
     if (b & bit_AVX2) found |= IG_CPU_AVX2;
     if (found && (b & need7) == need7 && (c & bit_AVX512VNNI) && (xcr0() & ZMM) == ZMM) {
         found |= IG_CPU_AVX512;
+        if (has_amx(d)) found |= IG_CPU_AMX;
     }
     return found;
 }

@@ -6,6 +6,7 @@
  * Flags: -march=armv8.2-a+dotprod -ffp-contract=off
  */
 #include <float.h>
+#include <string.h>
 
 #include "../kernels.h"
 #include "../math.h"
@@ -34,17 +35,8 @@
 #define PAIR_BYTES       64
 #include "panel_float.inc.h"
 
-#define ELEM     float
-#define LOADV(p) VLOAD(p)
-#define LOAD1(x) (x)
-#define KV(f)    f##_f32_neon
-#include "attn.inc.h"
-
-#define ELEM     uint16_t
-#define LOADV(p) VLOAD_F16(p)
-#define LOAD1(x) ig_fp16_to_f32(x)
-#define KV(f)    f##_f16_neon
-#include "attn.inc.h"
+#define PANEL_Q8_0 ig_panel_q8_0_neon
+#include "attn_formats.inc.h"
 
 static void quantize_neon(struct ig_xq *y, const float *x, int n)
 {
@@ -85,7 +77,7 @@ static void quantize_neon(struct ig_xq *y, const float *x, int n)
                    [IG_Q8_0] = ig_panel_q8_0_##isa,                                                \
                    [IG_Q4_0] = ig_panel_q4_0_##isa,                                                \
                    IG_QUANT_FORMATS(X_##isa) },                                                    \
-        .attn = { [IG_F32] = attn_f32_neon, [IG_F16] = attn_f16_neon },                            \
+        .attn = { [IG_F32] = attn_f32_neon, [IG_F16] = attn_f16_neon, [IG_Q8_0] = attn_q8_0_neon },                           \
         .rmsnorm = rmsnorm_neon,                                                                   \
         .quantize = quantize_neon,                                                                 \
         .swiglu = swiglu_neon,                                                                     \

@@ -15,7 +15,8 @@ enum {
     FN(HALVES) = IG_PANEL_ROWS / VL,
     FN(GROUP) = VREGS / 2, /* accumulators at a time */
     FN(RB) = 8,
-    FN(CHUNK) = 128 /* pairs of columns: at most 16 KiB of panel, and 8 of activations */
+    FN(PARTS) = VREGS / 16, /* of them RB accumulators each: enough to hide an FMA's latency */
+    FN(CHUNK) = 128         /* pairs of columns: at most 16 KiB of panel, and 8 of activations */
 };
 
 static void FN(finish)(float y[IG_PANEL_ROWS], float acc[IG_FLOAT_PARTS][IG_PANEL_ROWS])
@@ -85,30 +86,43 @@ static inline __attribute__((always_inline)) void
 FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *w, const void *const *xs, int cols, const int rb)
 {
     float acc[FN(RB)][IG_FLOAT_PARTS][IG_PANEL_ROWS] = { { { 0 } } };
-    const float *x[FN(RB)];
-    UNROLL
-    for (int t = 0; t < rb; t++) x[t] = xs[t];
+    float x[FN(RB)][2 * FN(CHUNK)]; /* a copy of the chunk: one register addresses all rows */
     const int pairs = cols / 2 / IG_FLOAT_PARTS * IG_FLOAT_PARTS;
     for (int c = 0; c < pairs; c += FN(CHUNK)) {
         const int end = c + FN(CHUNK) < pairs ? c + FN(CHUNK) : pairs;
-        for (int i = 0; i < FN(HALVES) * IG_FLOAT_PARTS; i++) {
-            const int h = i % FN(HALVES), p = i / FN(HALVES);
-            V s[FN(RB)], a, b;
+        for (int t = 0; t < rb; t++)
+            memcpy(x[t], (const float *)xs[t] + 2 * c, (size_t)(end - c) * 2 * sizeof(float));
+        for (int i = 0; i < FN(HALVES) * IG_FLOAT_PARTS / FN(PARTS); i++) {
+            const int h = i % FN(HALVES), p = i / FN(HALVES) * FN(PARTS);
+            V s[FN(PARTS)][FN(RB)], a, b;
             UNROLL
-            for (int t = 0; t < rb; t++) s[t] = VLOAD(acc[t][p] + h * VL);
+            for (int u = 0; u < FN(PARTS); u++) {
+                UNROLL
+                for (int t = 0; t < rb; t++) s[u][t] = VLOAD(acc[t][p + u] + h * VL);
+            }
             for (int j = c + p; j < end; j += IG_FLOAT_PARTS) {
-                PAIR(w + (size_t)j * PAIR_BYTES, h, &a, &b);
+                const float *xj = &x[0][2 * (j - c)];
                 UNROLL
-                for (int t = 0; t < rb; t++) s[t] = VFMA(a, VSET1(x[t][2 * j]), s[t]);
-                UNROLL
-                for (int t = 0; t < rb; t++) s[t] = VFMA(b, VSET1(x[t][2 * j + 1]), s[t]);
+                for (int u = 0; u < FN(PARTS); u++) {
+                    PREFETCH(w + (size_t)(j + u) * PAIR_BYTES);
+                    PAIR(w + (size_t)(j + u) * PAIR_BYTES, h, &a, &b);
+                    UNROLL
+                    for (int t = 0; t < rb; t++)
+                        s[u][t] = VFMA(a, VSET1(xj[2 * (t * FN(CHUNK) + u)]), s[u][t]);
+                    UNROLL
+                    for (int t = 0; t < rb; t++)
+                        s[u][t] = VFMA(b, VSET1(xj[2 * (t * FN(CHUNK) + u) + 1]), s[u][t]);
+                }
             }
             UNROLL
-            for (int t = 0; t < rb; t++) VSTORE(acc[t][p] + h * VL, s[t]);
+            for (int u = 0; u < FN(PARTS); u++) {
+                UNROLL
+                for (int t = 0; t < rb; t++) VSTORE(acc[t][p + u] + h * VL, s[u][t]);
+            }
         }
     }
     for (int t = 0; t < rb; t++) {
-        FN(tail)(acc[t], w, x[t], pairs, cols);
+        FN(tail)(acc[t], w, xs[t], pairs, cols);
         FN(finish)(y[t], acc[t]);
     }
 }

@@ -98,6 +98,11 @@ static inline const int8_t *FN(scales)(int8_t buffer[512], const uint8_t *tile)
 #endif
 }
 
+#ifdef QUANT_TILES
+#if SUBS < 2
+#include "amx_rows.inc.h"
+#endif
+#else
 static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq *x, int nb)
 {
     V acc[IG_BLOCK_PARTS][FN(HALVES)];
@@ -144,6 +149,9 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
     }
 }
 
+#ifdef QUANT_GROUP
+#include "quant_rows_avx512.inc.h"
+#else
 static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                      int rb)
 {
@@ -193,6 +201,7 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
         }
     }
 }
+#endif
 
 void FN(ig_panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *const *x, int cols,
                   int n)
@@ -206,6 +215,7 @@ void FN(ig_panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *cons
         FN(rows)(y + t, panel, x + t, nb, n - t < FN(RB) ? n - t : FN(RB));
     }
 }
+#endif
 
 #undef FN
 #undef TILE

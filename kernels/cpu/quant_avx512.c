@@ -10,5 +10,7 @@
 #include "quant_words_avx512.h"
 #include "quant_unpack.inc.h"
 
-#define NAME avx512
+#define NAME        avx512
+#define QUANT_GROUP 8
 #include "quant_formats.inc.h"
+#include "quant_plain.inc.h"

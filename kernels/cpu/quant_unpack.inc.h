@@ -3,6 +3,13 @@
  * unsigned bytes.  `p` is where the rows of the vector start in the first group.
  */
 
+/* Eight bits, 128 above their value, which QABOVE(128) takes off. */
+static inline void quant_bytes(QI w[8], const uint8_t *p)
+{
+    UNROLL
+    for (int g = 0; g < 8; g++) w[g] = QBYTES(p + 64 * g);
+}
+
 /* The plane of 4 bits. */
 static inline void quant_nibbles(QI w[8], const uint8_t *p)
 {

@@ -22,7 +22,8 @@
 #define QLESS2(a)        _mm256_cmpgt_epi32(QSET32(2), a)
 #define QCHOOSE(k, a, b) _mm256_blendv_epi8(b, a, k) /* k ? a : b */
 #define QSHLV32(a, n)    _mm256_sllv_epi32(a, n)
-/* quant_unpack.inc.h: the products of bytes are of unsigned and signed. */
+/* quant_unpack.inc.h, where products of bytes are of unsigned and signed. */
+#define QBYTES(p) QLOAD(p)
 #define QABOVE(n) n
 #define QBOOK(p, n)                                                                                \
     _mm256_add_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(p))),               \

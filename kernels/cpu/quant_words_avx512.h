@@ -22,7 +22,8 @@
 #define QLESS2(a)        _mm512_cmplt_epi32_mask(a, QSET32(2))
 #define QCHOOSE(k, a, b) _mm512_mask_mov_epi32(b, k, a) /* k ? a : b */
 #define QSHLV32(a, n)    _mm512_sllv_epi32(a, n)
-/* quant_unpack.inc.h: the products of bytes are of unsigned and signed. */
+/* quant_unpack.inc.h, where products of bytes are of unsigned and signed. */
+#define QBYTES(p) QLOAD(p)
 #define QABOVE(n) n
 #define QBOOK(p, n)                                                                                \
     _mm512_add_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(p))), QSET8((char)(n)))
@@ -34,6 +35,22 @@ static inline __m512i quant_x4(const int8_t *q)
     return _mm512_broadcastd_epi32(_mm_loadu_si32(q));
 }
 #define QX4(q) quant_x4(q)
+
+/* s plus the sums of four columns by row: w unsigned, q four activations.  The compilers put
+ * their broadcast into an instruction of its own; inside this one it is free. */
+static inline __m512i quant_dot1(__m512i s, __m512i w, const int8_t *q)
+{
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+            : "+v"(s)
+            : "v"(w), "m"(*(const int32_t *)(const void *)q));
+    return s;
+}
+/* s plus the low words of w times *sum, |*sum| < 2^15. */
+static inline __m512i quant_dot_sum(__m512i s, __m512i w, const int32_t *sum)
+{
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(s) : "v"(w), "m"(*sum));
+    return s;
+}
 
 /* Sums of 16 columns by row: w unsigned, below 2^bits. */
 static inline QI quant_dot4(const QI w[4], const int8_t q[16], int bits)

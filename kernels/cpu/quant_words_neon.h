@@ -1,7 +1,7 @@
 /* quant_words_neon.h -- the integer and byte words of quant.inc.h, 4 rows in one vector.
  *
  * Codes are signed here: SDOT multiplies signed by signed, and every format's codes fit but
- * Q8_0's, which quant_bytes makes signed.  So no book and no byte has anything added.
+ * Q8_0's, which QBYTES makes signed.  So no book and no byte has anything added.
  */
 #define U8(a)  vreinterpretq_u8_s32(a)
 #define S8(a)  vreinterpretq_s8_s32(a)
@@ -9,6 +9,7 @@
 
 #define QI               int32x4_t
 #define QLOAD(p)         S32(vld1q_u8(p))
+#define QBYTES(p)        S32(veorq_u8(vld1q_u8(p), vdupq_n_u8(128)))
 #define QSET8(x)         vreinterpretq_s32_s8(vdupq_n_s8((int8_t)(x)))
 #define QSET32(x)        vdupq_n_s32(x)
 #define QAND(a, b)       vandq_s32(a, b)
@@ -50,13 +51,6 @@ static inline uint32x2_t quant_load4(const void *p)
     uint32_t u;
     memcpy(&u, p, sizeof u);
     return vdup_n_u32(u);
-}
-
-/* Bytes that are 128 above their value (Q8_0) become signed. */
-static inline void quant_bytes(QI w[8], const uint8_t *p)
-{
-    UNROLL
-    for (int g = 0; g < 8; g++) w[g] = S32(veorq_u8(vld1q_u8(p + 64 * g), vdupq_n_u8(128)));
 }
 
 /* Sums of 16 columns by row.  Four activations for every row are an operand of SDOT, no broadcast.

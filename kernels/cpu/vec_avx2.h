@@ -14,8 +14,10 @@
 #define VZERO         _mm256_setzero_ps()
 #define VLOAD(p)      _mm256_loadu_ps(p)
 #define VLOAD_F16(p)  _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p)))
+#define VLOAD_I8(p)   _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p))))
 #define VSTORE(p, a)  _mm256_storeu_ps(p, a)
 #define VSET1(x)      _mm256_set1_ps(x)
+#define VHALF(h)      _mm256_cvtph_ps(_mm_set1_epi16((short)(h))) /* an f16 in all of them */
 #define VADD(a, b)    _mm256_add_ps(a, b)
 #define VSUB(a, b)    _mm256_sub_ps(a, b)
 #define VMUL(a, b)    _mm256_mul_ps(a, b)
@@ -30,6 +32,22 @@
     _mm256_castsi256_ps(                                                                           \
         _mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(t), 23)))
 #define VNAME(f) f##_avx2
+
+/* i + (i + 4), then 2, 1: the rest of rule 4's tree. */
+static inline float ig_vtree_avx2(V a)
+{
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+static inline float ig_vtop_avx2(V a)
+{
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+#define VTREE(a) ig_vtree_avx2(a)
+#define VTOP(a)  ig_vtop_avx2(a) /* of numbers */
 
 /* Rows 8h..8h+7 of two neighbouring columns, as float vectors *a and *b. */
 static inline void ig_pair_f32_avx2(const void *p, int h, V *a, V *b)

@@ -14,8 +14,10 @@
 #define VZERO         _mm512_setzero_ps()
 #define VLOAD(p)      _mm512_loadu_ps(p)
 #define VLOAD_F16(p)  _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p)))
+#define VLOAD_I8(p)   _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(p))))
 #define VSTORE(p, a)  _mm512_storeu_ps(p, a)
 #define VSET1(x)      _mm512_set1_ps(x)
+#define VHALF(h)      _mm512_cvtph_ps(_mm256_set1_epi16((short)(h))) /* an f16 in all of them */
 #define VADD(a, b)    _mm512_add_ps(a, b)
 #define VSUB(a, b)    _mm512_sub_ps(a, b)
 #define VMUL(a, b)    _mm512_mul_ps(a, b)
@@ -30,6 +32,17 @@
     _mm512_castsi512_ps(                                                                           \
         _mm512_add_epi32(_mm512_castps_si512(a), _mm512_slli_epi32(_mm512_castps_si512(t), 23)))
 #define VNAME(f) f##_avx512
+
+/* i + (i + 8), then 4, 2, 1: rule 4's tree. */
+static inline float ig_vtree_avx512(V a)
+{
+    const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+#define VTREE(a) ig_vtree_avx512(a)
+#define VTOP(a)  _mm512_reduce_max_ps(a) /* of numbers */
 
 /* 16 rows of two neighbouring columns, as float vectors *a and *b (h is 0: one half). */
 static inline void ig_pair_f32_avx512(const void *p, int h, V *a, V *b)

@@ -1,5 +1,6 @@
 /* vec_neon.h -- the vector words of the *.inc.h bodies, 4 floats wide. */
 #include <arm_neon.h>
+#include <string.h>
 
 #include "unroll.h"
 
@@ -13,8 +14,10 @@
 #define VZERO         vdupq_n_f32(0.0f)
 #define VLOAD(p)      vld1q_f32(p)
 #define VLOAD_F16(p)  vcvt_f32_f16(vld1_f16((const void *)(p)))
+#define VLOAD_I8(p)   ig_load_i8_neon(p)
 #define VSTORE(p, a)  vst1q_f32(p, a)
 #define VSET1(x)      vdupq_n_f32(x)
+#define VHALF(h)      vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))) /* an f16 in all of them */
 #define VADD(a, b)    vaddq_f32(a, b)
 #define VSUB(a, b)    vsubq_f32(a, b)
 #define VMUL(a, b)    vmulq_f32(a, b)
@@ -33,6 +36,24 @@
 /* a > b ? a : b, so b if one is NaN; the instruction of that name would give the NaN. */
 static inline V ig_max_neon(V a, V b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 static inline V ig_min_neon(V a, V b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+
+/* Four bytes and no more. */
+static inline V ig_load_i8_neon(const void *p)
+{
+    uint32_t u;
+    memcpy(&u, p, sizeof u);
+    const int16x8_t w = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(u)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(w)));
+}
+
+/* i + (i + 2), then 1: the rest of rule 4's tree. */
+static inline float ig_vtree_neon(V a)
+{
+    const float32x2_t pair = vadd_f32(vget_low_f32(a), vget_high_f32(a));
+    return vget_lane_f32(pair, 0) + vget_lane_f32(pair, 1);
+}
+#define VTREE(a) ig_vtree_neon(a)
+#define VTOP(a)  vmaxvq_f32(a) /* of numbers */
 
 /* Rows 4h..4h+3 of two neighbouring columns, as float vectors *a and *b. */
 static inline void ig_pair_f32_neon(const void *p, int h, V *a, V *b)

@@ -22,6 +22,70 @@ static inline V VNAME(vexp)(V x)
     return VFMA(x, VZERO, VSCALE2(p, t));
 }
 
+/* Rule 4's tree over its lanes. */
+static inline float VNAME(tree)(const V acc[])
+{
+#if VL == 16
+    return VTREE(acc[0]);
+#elif VL == 4
+    return VTREE(VADD(VADD(acc[0], acc[2]), VADD(acc[1], acc[3])));
+#else
+    return VTREE(VADD(acc[0], acc[1]));
+#endif
+}
+
+/* Raw scores of nh heads (nh <= VL) -> probabilities, and c[i], the factor of head i's older sums.
+ * Positions outside [lo, hi) count as -INFINITY, then as 0. */
+static inline void VNAME(soften)(float p[][IG_KV_BLOCK], float c[VL], float *m, float *l, int nh,
+                                 int lo, int hi, float scale, const float *bias, int step)
+{
+    enum { VECS = IG_KV_BLOCK / VL };
+    float most[VL] = { 0 }, old[VL] = { 0 }, sum[VL];
+    for (int i = 0; i < nh; i++) {
+        V s[VECS], acc[VNAME(LANE_VECS)], top = VSET1(-INFINITY);
+        UNROLL
+        for (int u = 0; u < VECS; u++) {
+            s[u] = VLOAD(p[i] + u * VL);
+            s[u] = bias ? VFMA(s[u], VSET1(scale), VLOAD(bias + i * step + u * VL))
+                        : VMUL(s[u], VSET1(scale));
+        }
+        if (hi - lo < IG_KV_BLOCK) {
+            UNROLL
+            for (int u = 0; u < VECS; u++) VSTORE(p[i] + u * VL, s[u]);
+            for (int j = 0; j < lo; j++) p[i][j] = -INFINITY;
+            for (int j = hi; j < IG_KV_BLOCK; j++) p[i][j] = -INFINITY;
+            UNROLL
+            for (int u = 0; u < VECS; u++) s[u] = VLOAD(p[i] + u * VL);
+        }
+        UNROLL
+        for (int u = 0; u < VECS; u++) top = VMAX(s[u], top);
+        const float here = VTOP(top);
+        old[i] = m[i];
+        most[i] = (here > m[i] ? here : m[i]) + 0.0f;
+        UNROLL
+        for (int u = 0; u < VECS; u++) s[u] = VNAME(vexp)(VSUB(s[u], VSET1(most[i])));
+        UNROLL
+        for (int u = 0; u < VECS; u++) VSTORE(p[i] + u * VL, s[u]);
+        if (hi - lo < IG_KV_BLOCK) {
+            for (int j = 0; j < lo; j++) p[i][j] = 0.0f;
+            for (int j = hi; j < IG_KV_BLOCK; j++) p[i][j] = 0.0f;
+            UNROLL
+            for (int u = 0; u < VECS; u++) s[u] = VLOAD(p[i] + u * VL);
+        }
+        UNROLL
+        for (int u = 0; u < VNAME(LANE_VECS); u++) acc[u] = VADD(VZERO, s[u]);
+        UNROLL
+        for (int u = VNAME(LANE_VECS); u < VECS; u++)
+            acc[u % VNAME(LANE_VECS)] = VADD(acc[u % VNAME(LANE_VECS)], s[u]);
+        sum[i] = VNAME(tree)(acc);
+    }
+    VSTORE(c, VNAME(vexp)(VSUB(VLOAD(old), VLOAD(most))));
+    for (int i = 0; i < nh; i++) {
+        m[i] = most[i];
+        l[i] = fmaf(l[i], c[i], sum[i]);
+    }
+}
+
 static void VNAME(rmsnorm)(float *y, const float *x, const float *w, int n, float eps)
 {
     const int whole = n / IG_LANES * IG_LANES;

@@ -12,45 +12,71 @@ typedef float load_fn(const void *p, int i);
 
 static float load_f32(const void *p, int i) { return ((const float *)p)[i]; }
 static float load_f16(const void *p, int i) { return ig_fp16_to_f32(((const uint16_t *)p)[i]); }
-
-static void attn(load_fn *load, struct ig_attn *st, const float *q, const void *k, const void *v,
-                 int hd, int g, int lo, int hi, float scale, const float *bias, int step)
+static float load_q8_0(const void *p, int i)
 {
-    for (int h = 0; h < g; h++) {
-        float p[KB], most = st->m[h];
-        for (int j = lo; j < hi; j++) {
-            float s = 0.0f;
-            for (int d = 0; d < hd; d++) s = fmaf(q[h * hd + d], load(k, d * KB + j), s);
-            p[j] = bias ? fmaf(s, scale, bias[h * step + j]) : s * scale;
-            most = p[j] > most ? p[j] : most;
-        }
-        most += 0.0f; /* of -0 and +0, always +0 */
+    const struct ig_kv_q8_0 *b = (const struct ig_kv_q8_0 *)p + i / IG_QBLOCK;
+    return ig_fp16_to_f32(b->d) * (float)b->q[i % IG_QBLOCK];
+}
 
-        const float c = ig_expf(st->m[h] - most);
-        float lane[IG_LANES] = { 0 };
-        for (int j = lo; j < hi; j++) {
-            p[j] = ig_expf(p[j] - most);
-            lane[j % IG_LANES] += p[j];
-        }
-        st->m[h] = most;
-        st->l[h] = fmaf(st->l[h], c, ig_tree16(lane));
-
-        for (int d = 0; d < hd; d++) {
-            float o = st->o[h * hd + d] * c;
-            for (int j = lo; j < hi; j++) o = fmaf(p[j], load(v, j * hd + d), o);
-            st->o[h * hd + d] = o;
-        }
+/* One head's raw scores. */
+static void raw_float(load_fn *load, float p[KB], const float *q, const void *k, int hd)
+{
+    for (int j = 0; j < KB; j++) {
+        p[j] = 0.0f;
+        for (int d = 0; d < hd; d++) p[j] = fmaf(q[d], load(k, d * KB + j), p[j]);
     }
 }
 
-void ig_attn_f32_ref(struct ig_attn *st, const float *q, const void *k, const void *v, int hd,
-                     int g, int lo, int hi, float scale, const float *bias, int step)
+static void raw_q8_0(float p[KB], const struct ig_xq *q, const void *k, int hd)
 {
-    attn(load_f32, st, q, k, v, hd, g, lo, hi, scale, bias, step);
+    const void *x = q;
+    for (int j = 0; j < KB; j += IG_PANEL_ROWS) {
+        float y[1][IG_PANEL_ROWS];
+        ig_panel_q8_0_ref(y, (const char *)k + j / IG_PANEL_ROWS * (hd / IG_QBLOCK) * IG_KV_TILE,
+                          &x, hd, 1);
+        for (int r = 0; r < IG_PANEL_ROWS; r++) p[j + r] = y[0][r];
+    }
 }
 
-void ig_attn_f16_ref(struct ig_attn *st, const float *q, const void *k, const void *v, int hd,
-                     int g, int lo, int hi, float scale, const float *bias, int step)
+/* Raw scores and V into the state of head h. */
+static void fold(load_fn *load, struct ig_attn *st, int h, float p[KB], const void *v, int hd,
+                 int lo, int hi, float scale, const float *bias)
 {
-    attn(load_f16, st, q, k, v, hd, g, lo, hi, scale, bias, step);
+    float most = st->m[h];
+    for (int j = lo; j < hi; j++) {
+        p[j] = bias ? fmaf(p[j], scale, bias[j]) : p[j] * scale;
+        most = p[j] > most ? p[j] : most;
+    }
+    most += 0.0f; /* of -0 and +0, always +0 */
+
+    const float c = ig_expf(st->m[h] - most);
+    float lane[IG_LANES] = { 0 };
+    for (int j = lo; j < hi; j++) {
+        p[j] = ig_expf(p[j] - most);
+        lane[j % IG_LANES] += p[j];
+    }
+    st->m[h] = most;
+    st->l[h] = fmaf(st->l[h], c, ig_tree16(lane));
+
+    for (int d = 0; d < hd; d++) {
+        float o = st->o[h * hd + d] * c;
+        for (int j = lo; j < hi; j++) o = fmaf(p[j], load(v, j * hd + d), o);
+        st->o[h * hd + d] = o;
+    }
 }
+
+#define ATTN(name, load, raw)                                                                      \
+    void name(struct ig_attn *st, const void *q, const void *k, const void *v, const void *next,   \
+              int hd, int g, int lo, int hi, float scale, const float *bias, int step)             \
+    {                                                                                              \
+        (void)next;                                                                                \
+        for (int h = 0; h < g; h++) {                                                              \
+            float p[KB];                                                                           \
+            raw;                                                                                   \
+            fold(load, st, h, p, v, hd, lo, hi, scale, bias ? bias + h *step : NULL);              \
+        }                                                                                          \
+    }
+ATTN(ig_attn_f32_ref, load_f32, raw_float(load_f32, p, (const float *)q + h * hd, k, hd))
+ATTN(ig_attn_f16_ref, load_f16, raw_float(load_f16, p, (const float *)q + h * hd, k, hd))
+ATTN(ig_attn_q8_0_ref, load_q8_0,
+     raw_q8_0(p, (const struct ig_xq *)q + h * (hd / IG_QBLOCK), k, hd))

@@ -3,6 +3,8 @@
  * Obvious and slow; the order of every sum is that of kernels.h.
  * Flags: -ffp-contract=off, no instruction set.
  */
+#include <float.h>
+
 #include "../math.h"
 #include "ref.h"
 
@@ -60,4 +62,32 @@ void ig_panel_f16_ref(float (*y)[PR], const void *panel, const void *const *x, i
 void ig_panel_bf16_ref(float (*y)[PR], const void *panel, const void *const *x, int cols, int n)
 {
     float_panel(weight_bf16, y, panel, x, cols, n);
+}
+
+/* BF16 as AMX's tiles sum it (cpu/amx_bf16.inc.h): denormals are 0, before and after. */
+static float flush(float x) { return fabsf(x) < FLT_MIN ? copysignf(0.0f, x) : x; }
+
+static float bf16_of(const float *x, int c, int cols)
+{
+    return c < cols ? flush(ig_bf16_to_f32(ig_bf16_from_f32(flush(x[c])))) : 0.0f;
+}
+
+void ig_panel_bf16_amx_ref(float (*y)[PR], const void *panel, const void *const *x, int cols, int n)
+{
+    enum { CHUNK = 32, PARTS = 4 };
+    for (int t = 0; t < n; t++) {
+        for (int r = 0; r < PR; r++) {
+            float part[PARTS] = { 0 };
+            for (int c = 0; c < cols; c += CHUNK) {
+                float s[2] = { 0 };
+                for (int j = c; j < c + CHUNK; j++) {
+                    const float w = j < cols ? flush(weight_bf16(panel, r, j)) : 0.0f;
+                    s[j % 2] = flush(fmaf(w, bf16_of(x[t], j, cols), s[j % 2]));
+                }
+                float *to = &part[c / CHUNK % PARTS];
+                *to = flush(*to + flush(s[0] + s[1]));
+            }
+            y[t][r] = flush(flush(part[0] + part[2]) + flush(part[1] + part[3]));
+        }
+    }
 }

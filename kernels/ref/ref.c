@@ -23,7 +23,7 @@ const struct ig_kernels ig_kernels_ref = {
         [IG_Q2_K] = ig_panel_q2_k_ref,
         [IG_IQ4_XS] = ig_panel_iq4_xs_ref,
     },
-    .attn = { [IG_F32] = ig_attn_f32_ref, [IG_F16] = ig_attn_f16_ref },
+    .attn = { [IG_F32] = ig_attn_f32_ref, [IG_F16] = ig_attn_f16_ref, [IG_Q8_0] = ig_attn_q8_0_ref },
     .rmsnorm = ig_rmsnorm_ref,
     .quantize = ig_quantize_ref,
     .swiglu = ig_swiglu_ref,

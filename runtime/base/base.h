@@ -12,14 +12,15 @@
 #include <stdint.h>
 
 /* name, exit code, text */
-#define IG_ERRORS(X) \
-    X(OK, 0, "ok") \
-    X(FAIL, 1, "failed") \
-    X(IO, 1, "input/output error") \
-    X(NO_MEM, 1, "not enough memory") \
-    X(BAD_FILE, 1, "malformed file") \
-    X(USAGE, 2, "bad usage") \
-    X(MISMATCH, 3, "does not match this build") \
+#define IG_ERRORS(X)                                                                               \
+    X(OK, 0, "ok")                                                                                 \
+    X(FAIL, 1, "failed")                                                                           \
+    X(IO, 1, "input/output error")                                                                 \
+    X(NO_MEM, 1, "not enough memory")                                                              \
+    X(BAD_FILE, 1, "malformed file")                                                               \
+    X(USAGE, 2, "bad usage")                                                                       \
+    X(MISMATCH, 3, "does not match this build")                                                    \
+    X(NO_DEVICE, 3, "no device that the build was planned for")                                    \
     X(NO_ISA, 3, "the CPU lacks an instruction set the build was planned for")
 
 enum ig_err {
@@ -32,6 +33,11 @@ struct ig_why {
     /* One line: the thing, what was expected, what was found.  More stand indented below. */
     char text[1024];
 };
+
+/* Copy `from`, cut to `room` bytes, so that it cannot steer a terminal: control bytes (and C1's, in
+ * UTF-8) become \xNN.  Every message goes through this, since names of users and of files are in
+ * them.  A line break before two spaces stays: it is a message that goes on. */
+void ig_escape(char *to, size_t room, const char *from);
 
 int ig_exit_code(enum ig_err err);
 const char *ig_err_text(enum ig_err err);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 enum { READ_STEP = 1 << 30 }; /* read(2) moves less than 2 GiB a call */
+enum { LINKS_MOST = 40 };     /* as the kernel follows */
 
 enum ig_err ig_file_open(int *fd, uint64_t *size, const char *path, struct ig_why *why)
 {
@@ -92,6 +94,34 @@ char *ig_file_join(const char *folder, const char *name)
     return path;
 }
 
+char *ig_file_target(const char *out)
+{
+    char link[PATH_MAX];
+    char *path = strdup(out);
+
+    for (int hops = 0; path; hops++) {
+        const ssize_t n = readlink(path, link, sizeof link - 1);
+        if (n < 0) return path; /* no link, or nothing there: whoever creates it says so */
+        link[n] = '\0';
+        char *slash = strrchr(path, '/');
+        if (slash && link[0] != '/') {
+            *slash = '\0';
+            char *next = ig_file_join(path, link);
+            free(path);
+            path = next;
+        } else {
+            free(path);
+            path = strdup(link);
+        }
+        if (hops == LINKS_MOST) {
+            free(path);
+            errno = ELOOP;
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
 enum ig_err ig_temp_check(const char *out, struct ig_why *why)
 {
     struct stat st;
@@ -101,29 +131,37 @@ enum ig_err ig_temp_check(const char *out, struct ig_why *why)
 
 enum ig_err ig_temp_open(struct ig_temp *t, const char *out, unsigned mode, struct ig_why *why)
 {
-    const size_t n = strlen(out) + 32;
-
     *t = (struct ig_temp){ .fd = -1 };
     const enum ig_err err = ig_temp_check(out, why);
     if (err) return err;
+    char *to = ig_file_target(out);
+    if (!to) return ig_fail(why, IG_IO, "%s: cannot create: %s", out, strerror(errno));
+    const size_t n = strlen(to) + 32;
     char *name = malloc(n);
-    if (!name) return ig_fail(why, IG_NO_MEM, "%s: no memory", out);
-    snprintf(name, n, "%s.partial-%ld", out, (long)getpid());
+    if (!name) {
+        free(to);
+        return ig_fail(why, IG_NO_MEM, "%s: no memory", out);
+    }
+    snprintf(name, n, "%s.partial-%ld", to, (long)getpid());
     t->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (t->fd >= 0) {
         t->out = out;
+        t->to = to;
         t->name = name;
         ig_stop_unlink(name);
         sigaction(SIGXFSZ, &(struct sigaction){ .sa_handler = SIG_IGN }, &t->xfsz);
         return IG_OK;
     }
     const int error = errno;
-    free(name); /* not ours to remove */
-    const char *slash = strrchr(out, '/');
+    const char *slash = strrchr(to, '/');
     if (error == ENOENT && slash)
-        return ig_fail(why, IG_IO, "%s: cannot create: the folder %.*s does not exist", out,
-                       (int)(slash - out), out);
-    return ig_fail(why, IG_IO, "%s: cannot create: %s", out, strerror(error));
+        ig_fail(why, IG_IO, "%s: cannot create: the folder %.*s does not exist", out,
+                (int)(slash - to), to);
+    else
+        ig_fail(why, IG_IO, "%s: cannot create: %s", out, strerror(error));
+    free(name); /* not ours to remove */
+    free(to);
+    return IG_IO;
 }
 
 static void end(struct ig_temp *t, int remove)
@@ -134,6 +172,7 @@ static void end(struct ig_temp *t, int remove)
         ig_stop_unlink(NULL);
         sigaction(SIGXFSZ, &t->xfsz, NULL);
         free(t->name);
+        free(t->to);
     }
     *t = (struct ig_temp){ .fd = -1 };
 }
@@ -144,9 +183,9 @@ enum ig_err ig_temp_keep(struct ig_temp *t, struct ig_why *why)
 
     if (close(t->fd) != 0) err = ig_fail(why, IG_IO, "%s: %s", t->name, strerror(errno));
     t->fd = -1;
-    if (!err && rename(t->name, t->out) != 0)
-        err = ig_fail(why, IG_IO, "%s: cannot rename %s to it: %s", t->out, t->name,
-                      strerror(errno));
+    if (!err && rename(t->name, t->to) != 0)
+        err =
+            ig_fail(why, IG_IO, "%s: cannot rename %s to it: %s", t->out, t->name, strerror(errno));
     end(t, err != IG_OK);
     return err;
 }

@@ -19,6 +19,7 @@ static const struct {
 } isas[] = {
     { IG_CPU_AVX2, "AVX2 (with FMA and F16C)" },
     { IG_CPU_AVX512, "AVX-512 (F, BW, DQ, VL and VNNI)" },
+    { IG_CPU_AMX, "AMX (int8 and bf16, with AVX512_BF16, tiles granted by the system)" },
     { IG_CPU_NEON, "NEON with dot products (asimddp)" },
     { IG_CPU_I8MM, "NEON's matrix products (i8mm)" },
 };
@@ -39,7 +40,7 @@ const char *ig_machine_isa(unsigned mask, char *buf, size_t cap)
 
 enum ig_err ig_machine_check(unsigned need, unsigned have, struct ig_why *why)
 {
-    char missing[128], found[128];
+    char missing[256], found[256];
     if ((need & ~have) == 0) return IG_OK;
     return ig_fail(why, IG_NO_ISA,
                    "this build needs a CPU with %s; this machine has: %s; generate the engine for "
@@ -138,7 +139,7 @@ void ig_membench_close(struct ig_membench *b)
 
 double ig_machine_read(int fd, uint64_t from, uint64_t bytes)
 {
-    enum { READERS = 4, READS = 16, PIECE = 4 << 20 };
+    enum { READERS = 4, READS = 16, PIECE = 4 << 20, HUGE_PAGE = 2 << 20 };
     char self[64];
     int bad = 0;
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
@@ -150,7 +151,8 @@ double ig_machine_read(int fd, uint64_t from, uint64_t bytes)
     const double t0 = ig_seconds();
 #pragma omp parallel for num_threads(READERS) schedule(static, 1) reduction(+ : bad)
     for (int r = 0; r < READERS; r++) {
-        void *to = aligned_alloc(4096, PIECE);
+        void *to = aligned_alloc(HUGE_PAGE, PIECE);
+        if (to) madvise(to, PIECE, MADV_HUGEPAGE); /* as the slots: fewer requests a read */
         uint64_t x = (uint64_t)r + (uint64_t)(t0 * 1e6);
         for (int i = 0; to && i < READS; i++) {
             x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

@@ -1,6 +1,8 @@
 /* out.c -- standard output and remarks, without stdio. */
 #include "out.h"
 
+#include "base.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +12,7 @@
 
 static char buf[1 << 16];
 static size_t n_buf;
-static int failed; /* errno of the first failed write */
+static int failed;       /* errno of the first failed write */
 static char last = '\n'; /* byte that was written */
 
 int ig_out_flush(void)
@@ -62,19 +64,20 @@ static int same_line(void)
 
 void ig_note(const char *fmt, ...)
 {
-    char text[2048];
+    char text[2048], shown[2048];
     va_list ap;
     va_start(ap, fmt);
-    ig_out_flush(); /* keep the order that a terminal shows */
-    size_t n = 0;
-    if (same_line()) text[n++] = last = '\n';
-    const int made = vsnprintf(text + n, sizeof text - 1 - n, fmt, ap);
+    const int made = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     if (made < 0) return;
-    n += (size_t)made < sizeof text - 1 - n ? (size_t)made : sizeof text - 2 - n;
-    text[n++] = '\n';
+    ig_out_flush(); /* keep the order that a terminal shows */
+    size_t n = 0;
+    if (same_line()) shown[n++] = last = '\n';
+    ig_escape(shown + n, sizeof shown - 1 - n, text);
+    n = strlen(shown);
+    shown[n++] = '\n';
     for (size_t at = 0; at < n;) {
-        const ssize_t w = write(STDERR_FILENO, text + at, n - at);
+        const ssize_t w = write(STDERR_FILENO, shown + at, n - at);
         if (w < 0 && errno != EINTR) return; /* nobody is left to tell */
         if (w > 0) at += (size_t)w;
     }

@@ -62,15 +62,16 @@ struct ig_layer {
  * weights depend on the number: new roles go to the end. */
 #define IG_ROLES(X)                                                                                \
     X(TOKEN_EMBD)                                                                                  \
-    X(OUTPUT_NORM) X(OUTPUT_NORM_BIAS) X(OUTPUT) X(OUTPUT_BIAS) X(ATTN_NORM) X(ATTN_NORM_BIAS)     \
-        X(ATTN_Q) X(ATTN_Q_BIAS) X(ATTN_K) X(ATTN_K_BIAS) X(ATTN_V) X(ATTN_V_BIAS) X(ATTN_O)       \
-            X(ATTN_O_BIAS) X(ATTN_Q_NORM) X(ATTN_K_NORM) X(ATTN_SINKS) X(ATTN_Q_A)                 \
-                X(ATTN_Q_A_NORM) X(ATTN_Q_B) X(ATTN_KV_A) X(ATTN_KV_A_NORM) X(ATTN_K_B)            \
-                    X(ATTN_V_B) X(FFN_NORM) X(FFN_NORM_BIAS) X(DENSE_GATE) X(DENSE_UP)             \
-                        X(DENSE_DOWN) X(ROUTER) X(ROUTER_BIAS) X(ROUTE_BIAS) X(SHARED_SCALE)       \
-                            X(SHARED_GATE) X(SHARED_UP) X(SHARED_DOWN) X(GATE) X(GATE_BIAS) X(UP)  \
-                                X(UP_BIAS) X(DOWN) X(DOWN_BIAS) X(ENC_NORM) X(REL_BIAS)            \
-                                    X(CROSS_NORM) X(CROSS_Q) X(CROSS_K) X(CROSS_V) X(CROSS_O)
+    X(OUTPUT_NORM)                                                                                 \
+    X(OUTPUT_NORM_BIAS) X(OUTPUT) X(OUTPUT_BIAS) X(ATTN_NORM) X(ATTN_NORM_BIAS) X(ATTN_Q)          \
+        X(ATTN_Q_BIAS) X(ATTN_K) X(ATTN_K_BIAS) X(ATTN_V) X(ATTN_V_BIAS) X(ATTN_O) X(ATTN_O_BIAS)  \
+            X(ATTN_Q_NORM) X(ATTN_K_NORM) X(ATTN_SINKS) X(ATTN_Q_A) X(ATTN_Q_A_NORM) X(ATTN_Q_B)   \
+                X(ATTN_KV_A) X(ATTN_KV_A_NORM) X(ATTN_K_B) X(ATTN_V_B) X(FFN_NORM)                 \
+                    X(FFN_NORM_BIAS) X(DENSE_GATE) X(DENSE_UP) X(DENSE_DOWN) X(ROUTER)             \
+                        X(ROUTER_BIAS) X(ROUTE_BIAS) X(SHARED_SCALE) X(SHARED_GATE) X(SHARED_UP)   \
+                            X(SHARED_DOWN) X(GATE) X(GATE_BIAS) X(UP) X(UP_BIAS) X(DOWN)           \
+                                X(DOWN_BIAS) X(ENC_NORM) X(REL_BIAS) X(CROSS_NORM) X(CROSS_Q)      \
+                                    X(CROSS_K) X(CROSS_V) X(CROSS_O)
 
 enum ig_role {
 #define X(name) IG_ROLE_##name,
@@ -106,11 +107,27 @@ struct ig_source {
     struct ig_name hf[IG_N_NAME], gguf[IG_N_NAME];
 };
 
-/* A fact of the model and the keys that state it, the first that is there: a path in config.json
- * ("a.b" is b of the object a), a GGUF key.  From GGUF's number that of the key `less` is taken. */
+/* Facts of the model and the keys that state them, the first that is there: a path in config.json
+ * ("a.b" is b of the object a), a GGUF key.  Compared by pack, where the checkpoint states one. */
+enum { IG_N_FACT_KEY = 4 };
 struct ig_fact {
-    const char *hf[2], *gguf[2], *less;
+    const char *hf[IG_N_FACT_KEY], *gguf[2];
+    const char *less; /* a GGUF key whose number is taken from the fact's */
     float value;
+    uint8_t none; /* the model has no such fact: a checkpoint that states one is another's */
+};
+
+struct ig_word {
+    const char *hf[IG_N_FACT_KEY], *gguf;
+    const char *want[IG_N_FACT_KEY]; /* any of these */
+    const char *absent; /* what is meant by none of the keys; NULL: nothing is compared */
+};
+
+/* A list of numbers: an array in config.json, a vector in GGUF. */
+struct ig_list {
+    const char *hf[IG_N_FACT_KEY], *gguf;
+    const float *value;
+    uint32_t n; /* 0: a checkpoint that has one is another model's */
 };
 
 /* A named part of the arena, for `plan`, `info` and the start-up message. */

@@ -11,12 +11,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-_Static_assert(sizeof(XXH3_state_t) <= sizeof((struct ig_move *)0)->hash_state,
-               "its size in mover.h");
-
 enum { SPINS = 2000 }; /* about 20 us: a sleep and its wake-up cost more */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t while_is)
@@ -117,13 +111,12 @@ static int submit(struct ig_mover *m, struct ig_flight *f)
  */
 static bool check(struct ig_mover *m, struct ig_move *v)
 {
-    XXH3_state_t *state = (XXH3_state_t *)(void *)v->hash_state;
     while (v->checked < v->pieces && v->landed >> v->checked & 1) {
-        XXH3_64bits_update(state, v->to + (uint64_t)v->checked * m->piece_bytes,
-                           piece_size(m, v, v->checked));
+        ig_hash_add(&v->so_far, v->to + (uint64_t)v->checked * m->piece_bytes,
+                    piece_size(m, v, v->checked));
         v->checked++;
     }
-    return v->checked < v->pieces || XXH3_64bits_digest(state) == v->hash;
+    return v->checked < v->pieces || ig_hash_end(&v->so_far) == v->hash;
 }
 
 /* A flight has ended, with `err` or whole. */
@@ -215,6 +208,7 @@ enum ig_err ig_mover_start(struct ig_mover *m, const struct ig_copy *copy, uint3
     pthread_mutex_init(&m->lock, NULL);
     const int err = pthread_create(&m->thread, NULL, run, m);
     if (err) return ig_fail(why, IG_FAIL, "mover: no thread: %s", strerror(err));
+    pthread_setname_np(m->thread, "mover");
     m->running = 1;
     return IG_OK;
 }
@@ -251,7 +245,7 @@ void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int de
         v[i]->pieces = (uint8_t)pieces;
         v[i]->cancelled = v[i]->started = v[i]->in_flight = v[i]->checked = 0;
         v[i]->landed = 0;
-        XXH3_64bits_reset((XXH3_state_t *)(void *)v[i]->hash_state);
+        ig_hash_start(&v[i]->so_far);
         atomic_store_explicit(&v[i]->state, IG_MOVE_PENDING, memory_order_relaxed);
     }
     pthread_mutex_lock(&m->lock);

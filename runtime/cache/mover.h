@@ -15,6 +15,7 @@
 
 #include "base.h"
 #include "copy.h"
+#include "hash.h"
 
 enum ig_move_state {
     IG_MOVE_NONE,    /* free for its owner */
@@ -43,7 +44,7 @@ struct ig_move {
     /* The mover's thread's. */
     uint8_t checked; /* pieces that went through the checksum, in order */
     uint64_t landed; /* bit set of pieces */
-    _Alignas(64) unsigned char hash_state[576];
+    struct ig_hash so_far;
 };
 
 struct ig_move_queue {

@@ -47,7 +47,9 @@ static const struct arg table[] = {
     { "-f", "--file", IG_CMD_TRACE, TEXT, AT(file), 0, 0, NULL, "FILE",
       "the text to run; - is standard input" },
     { "-o", "--output", IG_CMD_TRACE, TEXT, AT(out), 0, 0, NULL, "FILE",
-      "write the trace to FILE (default: standard output)" },
+      "write the trace to FILE (default: standard output); NAME.trace is a binary one with predictions" },
+    { "--hidden", NULL, IG_CMD_TRACE, TEXT, AT(hidden), 0, 0, NULL, "FILE",
+      "beside a binary trace, write the routers' inputs to FILE, for tools/train_predictor.py" },
     { "-f", "--file", IG_CMD_EVAL, TEXT, AT(file), 0, 0, NULL, "FILE",
       "the text to measure; - is standard input" },
     { "-f", "--file", IG_CMD_CHAT, TEXT, AT(file), 0, 0, NULL, "FILE",
@@ -127,6 +129,12 @@ static const struct arg table[] = {
       "tokens in a window, which starts from nothing (default: the plan's context)" },
     { "-c", "--ctx-size", IG_CMD_EVAL, INT, AT(n_ctx), 0, IG_N_CTX, NULL, "N",
       "tokens in a window; 0: 512, or the plan's context if that is less (default)" },
+#if IG_XC
+    { "--pin", NULL, LOADS, INT, AT(pin), 0, 100, NULL, "PERCENT",
+      "of the experts that the device may read in RAM (the CPU computes the others' misses)" },
+    { "--link", NULL, LOADS, INT, AT(link_share), 0, 100, NULL, "PERCENT",
+      "of the cache's misses that take the link (default: as measured; the CPU computes the rest)" },
+#endif
     { "-t", "--threads", LOADS, INT, AT(threads), 1, IG_N_THREAD_MAX, NULL, "N",
       "threads (default: as many as the plan and the machine allow)" },
     { "-b", "--batch-size", WORKS, INT, AT(n_batch), 1, IG_N_ROW, NULL, "N",
@@ -396,7 +404,8 @@ enum ig_err ig_args_parse(struct ig_opts *o, enum ig_cmd cmd, int argc, char **a
 
     memset(o, 0, sizeof *o);
     o->operands = (const char **)(uintptr_t)argv;    /* those read already make room */
-    o->bench_prompt = o->bench_gen = o->greedy = -1; /* not given */
+    o->pin = 100;
+    o->bench_prompt = o->bench_gen = o->greedy = o->link_share = -1; /* not given */
     for (int i = 0; i < N_ARG && !err; i++)
         if ((table[i].cmds & cmd) && table[i].def) err = set(o, &table[i], table[i].def, why);
 

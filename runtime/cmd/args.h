@@ -38,6 +38,7 @@ struct ig_opts {
     const char *model; /* weights file, or NULL */
     int n_ctx;         /* 0: not given */
     int threads;       /* 0: not given */
+    int pin, link_share; /* per cent; link_share -1: not given */
     int n_batch;       /* 0: not given */
     int format;        /* enum ig_format */
 
@@ -57,7 +58,7 @@ struct ig_opts {
     int greedy; /* -1: not given */
 
     int bench_prompt, bench_gen, repetitions;
-    const char *route;
+    const char *route, *hidden;
     int stats;
     int no_load;
 };

@@ -17,7 +17,7 @@ enum ig_err ig_cmd_plan(const struct ig_opts *o, struct ig_why *why)
 {
     (void)o;
     (void)why;
-    ig_out(ig_plan_text, strlen(ig_plan_text));
+    for (const char *const *line = ig_plan_text; *line; line++) ig_out(*line, strlen(*line));
     return IG_OK;
 }
 
@@ -53,7 +53,7 @@ static json_t *build_json(void)
 
 static json_t *machine_json(void)
 {
-    char need[128], have[128];
+    char need[256], have[256];
     const unsigned found = ig_cpu_features();
     return json_pack("{s:s, s:s, s:b, s:i, s:I}", "isa_needed",
                      ig_machine_isa(IG_NEED_CPU, need, sizeof need), "isa_found",
@@ -89,9 +89,15 @@ static enum ig_err run_json(const struct ig_opts *o, json_t **j, struct ig_why *
     json_t *list = json_array();
     for (int i = 0; i < ig_n_downgrade(s.e); i++)
         json_array_append_new(list, json_string(ig_downgrade(s.e, i)));
-    *j = json_pack("{s:o, s:i, s:i, s:s, s:I}", "downgrades", list, "threads", ig_threads(s.e), "ctx",
-                   ig_n_ctx(s.e), "experts", ig_expert_where(s.e), "peak_bytes",
-                   (json_int_t)ig_machine_peak());
+    char cores[256];
+    uint64_t used, planned;
+    const char *device = ig_device(s.e);
+    ig_peak(s.e, &used, &planned);
+    *j = json_pack("{s:s, s:o, s:i, s:s, s:i, s:s, s:s, s:I, s:I}", "on", device ? device : "CPU",
+                   "downgrades", list, "threads", ig_threads(s.e), "cores",
+                   ig_cpus_used(cores, sizeof cores), "ctx", ig_n_ctx(s.e), "experts",
+                   ig_expert_where(s.e), "prefetch", ig_prefetch_says(s.e), "peak_bytes",
+                   (json_int_t)used, "planned_bytes", (json_int_t)planned);
     ig_session_close(&s);
     return IG_OK;
 }
@@ -132,7 +138,9 @@ static void print_text(const char *key, const json_t *v, int depth)
     }
     ig_outf("%*s%s:", depth, "", key);
     if (json_is_string(v)) {
-        ig_outf(" %s\n", json_string_value(v));
+        char shown[2048];
+        ig_escape(shown, sizeof shown, json_string_value(v));
+        ig_outf(" %s\n", shown);
     } else if (json_is_real(v)) {
         ig_outf(" %.1f\n", json_real_value(v));
     } else if (json_is_boolean(v)) {

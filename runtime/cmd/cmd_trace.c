@@ -1,7 +1,8 @@
 /* cmd_trace.c -- which experts a text goes through: trace -f TEXT [-o CSV].
  *
  * Windows of -c tokens, each a turn, run from position 0 as one prefill; the CSV is
- * the one that bench --route, the replay tool and build.lua read.
+ * the one that bench --route, the replay tool and build.lua read.  They read -o NAME.trace too,
+ * which also has the token ids and next-router's predictions.
  */
 #include "cmd.h"
 
@@ -12,6 +13,7 @@
 #include "progress.h"
 #include "stop.h"
 #include "tables.h"
+#include "trace_bin.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,15 +24,28 @@
 
 struct trace_run {
     int turn;
+    uint32_t first; /* row of the turn's start */
+    struct ig_engine *e;
+    struct ig_trace_bin *bin; /* NULL: a CSV */
 };
 
 static void routed(void *ctx, int layer, int pos, const int32_t *expert, const float *weight)
 {
     const struct trace_run *r = ctx;
     if (ig_layers[layer].ffn != IG_FFN_MOE) return;
+    if (r->bin) {
+        ig_trace_bin_routed(r->bin, layer, r->first + (uint32_t)pos, expert, weight);
+        return;
+    }
     for (int k = 0; k < IG_N_EXPERT_USED; k++)
         ig_outf("%d,0,%d,%d,%d,%d,%.6f,0,%" PRIu64 "\n", r->turn, pos, layer, k, expert[k],
                 (double)weight[k], ig_layers[layer].expert_stride);
+}
+
+static void router_in(void *ctx, int layer, int pos, const float *x, const float *norm)
+{
+    const struct trace_run *r = ctx;
+    ig_trace_bin_router_in(r->bin, r->e, layer, r->first + (uint32_t)pos, x, norm);
 }
 
 static void header(void)
@@ -69,34 +84,78 @@ static enum ig_err redirect(const char *path, struct ig_why *why)
     return IG_OK;
 }
 
-enum ig_err ig_cmd_trace(const struct ig_opts *o, struct ig_why *why)
+/* All windows; 0 when the run ended early. */
+static int windows(struct trace_run *run, const int32_t *ids, size_t n, int batch)
 {
-    struct ig_session s = { NULL, NULL, NULL };
-    char *text = NULL;
-    int32_t *ids = NULL;
-    size_t bytes = 0, n = 0;
+    const struct ig_tap tap = { .ctx = run,
+                                .routed = routed,
+                                .router_in = run->bin ? router_in : NULL };
+    const size_t most = (size_t)ig_n_ctx(run->e);
+    int whole = 1;
+    ig_stop_catch();
+    ig_set_tap(run->e, &tap);
+    for (size_t at = 0; whole && at < n; at += most, run->turn++) {
+        const int len = n - at < most ? (int)(n - at) : (int)most;
+        run->first = (uint32_t)at;
+        whole = window(run->e, ids + at, len, batch);
+        ig_progress_count("tokens", at + (size_t)len, n);
+    }
+    ig_progress_end();
+    return whole;
+}
+
+static enum ig_err binary(struct trace_run *run, const struct ig_opts *o, const int32_t *ids,
+                          size_t n, int batch, struct ig_why *why)
+{
+    struct ig_trace_bin bin;
+    if (n < 1 || n > UINT32_MAX / 2)
+        return ig_fail(why, IG_FAIL, "%s: want 1 token or more, got %zu", o->file, n);
+    enum ig_err err =
+        ig_trace_bin_open(&bin, (uint32_t)n, (uint32_t)ig_n_ctx(run->e), o->out, o->hidden, why);
+    run->bin = &bin;
+    if (err == IG_OK && !windows(run, ids, n, batch))
+        err = ig_fail(why, IG_FAIL, "%s: not written: the run was interrupted", o->out);
+    if (err == IG_OK) err = ig_trace_bin_write(&bin, ids, why);
+    ig_trace_bin_close(&bin);
+    return err;
+}
+
+static enum ig_err check(const struct ig_opts *o, int bin, struct ig_why *why)
+{
     if (IG_N_EXPERT == 0)
         return ig_fail(why, IG_FAIL, "want a model with experts, got a dense one");
     if (IG_N_LAYER_ENC)
         return ig_fail(why, IG_FAIL, "a model with an encoder has no trace of one text");
     if (!o->file) return ig_fail(why, IG_USAGE, "want -f FILE, got none");
-    enum ig_err err = ig_input_file(o->file, &text, &bytes, why);
+    if (o->hidden && !bin)
+        return ig_fail(why, IG_USAGE, "--hidden: want -o NAME.trace beside it, got %s",
+                       o->out ? o->out : "none");
+    return IG_OK;
+}
+
+enum ig_err ig_cmd_trace(const struct ig_opts *o, struct ig_why *why)
+{
+    static const char suffix[] = ".trace";
+    const size_t len = o->out ? strlen(o->out) : 0, end = sizeof suffix - 1;
+    const int bin = len > end && strcmp(o->out + len - end, suffix) == 0;
+    struct ig_session s = { NULL, NULL, NULL };
+    char *text = NULL;
+    int32_t *ids = NULL;
+    size_t bytes = 0, n = 0;
+    enum ig_err err = check(o, bin, why);
+    if (err == IG_OK) err = ig_input_file(o->file, &text, &bytes, why);
     if (err == IG_OK) err = ig_session_open(&s, o, 1, why);
     if (err == IG_OK) err = ig_tok_encode(s.tok, text, bytes, 0, 0, &ids, &n, why);
-    if (err == IG_OK) err = redirect(o->out, why);
+    if (err == IG_OK && !bin) err = redirect(o->out, why);
     if (err == IG_OK) {
-        struct trace_run run = { 0 };
-        const struct ig_tap tap = { .ctx = &run, .routed = routed };
-        const int most = ig_n_ctx(s.e), batch = o->n_batch ? o->n_batch : IG_N_ROW;
-        ig_stop_catch();
-        ig_set_tap(s.e, &tap);
-        header();
-        for (size_t at = 0; at < n; at += (size_t)most, run.turn++) {
-            const int len = n - at < (size_t)most ? (int)(n - at) : most;
-            if (!window(s.e, ids + at, len, batch)) break;
-            ig_progress_count("tokens", at + (size_t)len, n);
+        struct trace_run run = { .e = s.e };
+        const int batch = o->n_batch ? o->n_batch : IG_N_ROW;
+        if (bin) {
+            err = binary(&run, o, ids, n, batch, why);
+        } else {
+            header();
+            windows(&run, ids, n, batch);
         }
-        ig_progress_end();
     }
     free(ids);
     free(text);

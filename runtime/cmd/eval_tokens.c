@@ -248,7 +248,7 @@ enum ig_err ig_eval_tokens(struct ig_engine *e, const struct ig_opts *o, int bat
 {
     struct input in = { 0 };
     struct capture c = { .n_greedy = o->greedy > 0 ? o->greedy : 0 };
-    const struct ig_tap tap = { &c, hidden, routed };
+    const struct ig_tap tap = { .ctx = &c, .hidden = hidden, .routed = routed };
     const struct ig_eval_to to = { &c, take };
 
     enum ig_err err = read_input(&in, o, why);

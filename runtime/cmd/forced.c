@@ -44,12 +44,18 @@ static void predicted(struct ig_forced *r)
         while (i + 1 < r->t.n_dist && r->t.dist[i] < d) i++;
         for (uint32_t l = 0; l < IG_N_LAYER; l++)
             for (int k = 0; k < IG_N_EXPERT_USED; k++) {
-                const uint16_t x = r->t.predicted[i * cells + trace_at(&r->t, r->row, l % r->t.n_layer) +
-                                                  (size_t)k];
+                const uint16_t x =
+                    r->t.predicted[i * cells + trace_at(&r->t, r->row, l % r->t.n_layer) +
+                                   (size_t)k];
                 r->predicted[(d * IG_N_LAYER + l) * IG_N_EXPERT_USED + (uint32_t)k] =
                     x == IG_NO_EXPERT ? -1 : x;
             }
     }
+}
+
+int32_t ig_forced_token(const struct ig_forced *r, int32_t other)
+{
+    return r->t.token ? r->t.token[r->row] % IG_N_VOCAB : other;
 }
 
 void ig_forced_next(struct ig_forced *r, struct ig_engine *e)

@@ -69,7 +69,8 @@ enum ig_gen_end ig_gen_answer(struct ig_gen *g, int n_max, int ignore_eos)
     enum ig_gen_end end = IG_GEN_LIMIT;
     struct ig_gen_stats *const st = &g->stats;
     double t0 = ig_seconds(); /* again after the first token, which no decode step made */
-    g->stream = (struct ig_tok_stream){ .started = 1 }; /* an answer continues a text: no space is dropped */
+    /* An answer continues a text: no space is dropped.  A decoder beside an encoder starts one. */
+    g->stream = (struct ig_tok_stream){ .started = !IG_N_LAYER_ENC };
     while (n_max < 0 || st->n_made < n_max) {
         if (ig_stop_signal()) {
             end = IG_GEN_STOPPED;

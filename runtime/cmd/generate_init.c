@@ -70,7 +70,7 @@ static double per_second(int n, double seconds) { return seconds > 0 ? n / secon
 void ig_gen_report(const struct ig_gen *g, enum ig_gen_end end)
 {
     const struct ig_gen_stats *s = &g->stats;
-    const double bound = (double)IG_HW_MEM_BW / (double)IG_TOKEN_BYTES;
+    const double bw = (double)ig_read_bw(g->e), bound = bw / (double)IG_TOKEN_BYTES;
 
     char reused[48] = "";
     if (s->n_reused > 0) snprintf(reused, sizeof reused, ", after %d still known", s->n_reused);
@@ -82,7 +82,7 @@ void ig_gen_report(const struct ig_gen *g, enum ig_gen_end end)
                 1e3 * s->decode_s / s->n_step);
         ig_note("bound: %.1f tokens/s (%.1f MB a token at the plan's %.1f GB/s), %.*f %% of it "
                 "reached",
-                bound, (double)IG_TOKEN_BYTES / 1e6, (double)IG_HW_MEM_BW / 1e9,
+                bound, (double)IG_TOKEN_BYTES / 1e6, bw / 1e9,
                 reached < 9.95 ? 1 : 0, reached);
     } else {
         ig_note("decode: %d token%s", s->n_made, IG_S(s->n_made));

@@ -56,7 +56,8 @@ enum ig_err ig_session_open(struct ig_session *s, const struct ig_opts *o, int t
                             struct ig_why *why)
 {
     struct ig_open open = {
-        .threads = o->threads, .n_ctx = o->n_ctx, .verify = 1, .progress = ig_progress_bytes
+        .threads = o->threads, .n_ctx = o->n_ctx, .verify = 1, .progress = ig_progress_bytes,
+        .unpinned = 100 - o->pin, .link_share = o->link_share + 1
     };
     *s = (struct ig_session){ NULL, NULL, NULL };
     enum ig_err err = ig_session_weights(o, &open.weights, why);
@@ -88,6 +89,9 @@ enum ig_err ig_session_tokenizer(struct ig_session *s, const struct ig_opts *o, 
 void ig_session_close(struct ig_session *s)
 {
     if (s->tok) ig_tok_free(s->tok);
+    /* Never in silence: whether experts were fetched early, and why. */
+    if (s->e && ig_expert_stats(s->e, 1, -1).steps > 0)
+        ig_note("prefetch: %s", ig_prefetch_says(s->e));
     if (s->e) ig_engine_close(s->e);
     free(s->blob);
     *s = (struct ig_session){ NULL, NULL, NULL };

@@ -118,6 +118,22 @@ static enum ig_err get_bool(struct ig_gguf *g, const char *key, int *flag, struc
     return IG_OK;
 }
 
+/* An array of bytes, of either sign; NULL when there are none. */
+static enum ig_err get_bytes(const struct ig_gguf *g, const char *key, const char **bytes,
+                             uint32_t *n, struct ig_why *why)
+{
+    const struct ig_gguf_kv *kv = ig_gguf_find(g, key);
+    if (!kv) return IG_OK;
+    if (kv->type != IG_GGUF_ARRAY || (kv->elem != IG_GGUF_U8 && kv->elem != IG_GGUF_I8))
+        return wrong_type(g, key, "array of uint8", kv, why);
+    if (kv->n > UINT32_MAX)
+        return ig_fail(why, IG_BAD_FILE, "%s: %s: want less than 4 GiB, got %llu bytes",
+                       g->ckpt.file[0].path, key, (unsigned long long)kv->n);
+    *bytes = kv->n ? (const char *)kv->data : NULL;
+    *n = (uint32_t)kv->n;
+    return IG_OK;
+}
+
 /* Ids of tokens that exist; types that exist; byte tokens spelled as one byte.  The rules of
  * gen/gguf_vocab.lua. */
 static enum ig_err check_ids(const struct ig_gguf *g, const struct ig_tok_gguf *v,
@@ -168,7 +184,6 @@ static enum ig_err check_types(const struct ig_gguf *g, const struct ig_tok_gguf
 enum ig_err ig_gguf_tokenizer(struct ig_gguf *g, struct ig_tok_gguf *view, struct ig_why *why)
 {
     void *type = NULL, *score = NULL;
-    int space_prefix;
     enum ig_err err;
 
     *view = (struct ig_tok_gguf){ 0 };
@@ -191,15 +206,21 @@ enum ig_err ig_gguf_tokenizer(struct ig_gguf *g, struct ig_tok_gguf *view, struc
         (err = get_id(g, "tokenizer.ggml.padding_token_id", &view->pad, why)) ||
         (err = get_bool(g, "tokenizer.ggml.add_bos_token", &view->add_bos, why)) ||
         (err = get_bool(g, "tokenizer.ggml.add_eos_token", &view->add_eos, why)) ||
-        (err = get_bool(g, "tokenizer.ggml.add_space_prefix", &space_prefix, why)))
+        (err = get_bool(g, "tokenizer.ggml.add_space_prefix", &view->space_prefix, why)) ||
+        (err = get_bool(g, "tokenizer.ggml.remove_extra_whitespaces", &view->trim_spaces, why)) ||
+        (err = get_bytes(g, "tokenizer.ggml.precompiled_charsmap", &view->charsmap,
+                         &view->charsmap_bytes, why)))
         return err;
     // clang-format on
-    view->no_space_prefix = space_prefix == 0;
     /* Writers' words for a file without one. */
     if (view->model && (!strcmp(view->model, "none") || !strcmp(view->model, "no_vocab")))
         view->model = NULL;
     view->type = type;
     view->score = score;
+    struct ig_why inner;
+    if (view->charsmap && ig_charsmap_check(view->charsmap, view->charsmap_bytes, &inner))
+        return ig_fail(why, IG_BAD_FILE, "%s: tokenizer.ggml.%.300s", g->ckpt.file[0].path,
+                       inner.text);
     err = view->token ? check_ids(g, view, why) : IG_OK;
     return err ? err : check_types(g, view, why);
 }

@@ -31,7 +31,8 @@ static uint64_t free_bytes(const struct ig_wwriter *w)
     struct rlimit limit;
     uint64_t n = UINT64_MAX;
 
-    if (fstatvfs(w->temp.fd, &vfs) == 0 && !ig_mul_ok(vfs.f_bavail, vfs.f_frsize, &n)) n = UINT64_MAX;
+    if (fstatvfs(w->temp.fd, &vfs) == 0 && !ig_mul_ok(vfs.f_bavail, vfs.f_frsize, &n))
+        n = UINT64_MAX;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         limit.rlim_cur < n)
         n = limit.rlim_cur;
@@ -202,8 +203,10 @@ enum ig_err ig_wwrite_finish(struct ig_wwriter *w, struct ig_why *why)
     if (!err && (ftruncate(w->temp.fd, (off_t)total_bytes(w)) != 0 ||
                  (s->embed && fchmod(w->temp.fd, 0755) != 0) || fsync(w->temp.fd) != 0))
         err = ig_fail(why, IG_IO, "%s: %s", w->temp.name, strerror(errno));
+    char *to = err ? NULL : strdup(w->temp.to);
     if (!err) err = ig_temp_keep(&w->temp, why);
-    if (!err) sync_folder(s->out);
+    if (!err && to) sync_folder(to);
+    free(to);
     ig_wwrite_abort(w);
     return err;
 }

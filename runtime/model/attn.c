@@ -88,15 +88,28 @@ static int last_pos(const struct ig_engine *e, const struct ig_reach *r, int row
     return r->whole > 0 ? r->whole - 1 : e->batch->pos[row];
 }
 
+/* A row's query heads of one group as the KV format's kernel reads them: floats, or int8 blocks in
+ * the thread's spare room. */
+static const void *query(struct ig_worker *w, int row, int group)
+{
+    const float *q =
+        IG_BUF(w->e, Q, float) + (size_t)row * IG_Q_STRIDE + group * IG_GROUP * IG_HEAD_DIM;
+    if (!ig_is_block(IG_KV_FMT)) return q;
+    struct ig_xq *blocks = (struct ig_xq *)(void *)w->spare;
+    ig_kern.quantize(blocks, q, IG_GROUP * IG_HEAD_DIM);
+    return blocks;
+}
+
 /* Fold the blocks of one span into st, as far as the row may see. */
-static void fold_span(struct ig_engine *e, const struct ig_reach *r, int row, int group, int span,
+static void fold_span(struct ig_worker *w, const struct ig_reach *r, int row, int group, int span,
                       float *st)
 {
+    struct ig_engine *e = w->e;
     const int from = first_pos(e, r, row), to = last_pos(e, r, row) + 1;
     const float *bias =
         IG_N_REL_BUCKET && r->bias ? r->bias + group * IG_GROUP * IG_BIAS_STRIDE : NULL;
-    const float *q =
-        IG_BUF(e, Q, float) + (size_t)row * IG_Q_STRIDE + group * IG_GROUP * IG_HEAD_DIM;
+    const int head = group / IG_GROUPS_PER_KV, seq = e->batch->seq[row];
+    const void *q = query(w, row, group);
     struct ig_attn a = state_at(st);
 
     state_clear(st);
@@ -104,12 +117,13 @@ static void fold_span(struct ig_engine *e, const struct ig_reach *r, int row, in
         const int lo = from - blk * IG_KV_BLOCK, hi = to - blk * IG_KV_BLOCK;
         if (hi <= 0) break;
         if (lo >= IG_KV_BLOCK) continue;
-        const unsigned char *kv =
-            ig_kv(e, r->place, e->batch->seq[row], blk, group / IG_GROUPS_PER_KV);
-        ig_kern.attn[IG_KV_FMT](
-            &a, q, kv, kv + (size_t)IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM, IG_HEAD_DIM, IG_GROUP,
-            lo > 0 ? lo : 0, hi < IG_KV_BLOCK ? hi : IG_KV_BLOCK, IG_ATTN_SCALE,
-            bias ? bias + blk * IG_KV_BLOCK - e->batch->pos[row] : NULL, IG_BIAS_STRIDE);
+        const unsigned char *kv = ig_kv(e, r->place, seq, blk, head);
+        const unsigned char *next =
+            hi > IG_KV_BLOCK ? ig_kv(e, r->place, seq, blk + 1, head) : kv + IG_KV_PART_BYTES;
+        ig_kern.attn[IG_KV_FMT](&a, q, kv, kv + IG_KV_PART_BYTES, next, IG_HEAD_DIM, IG_GROUP,
+                                lo > 0 ? lo : 0, hi < IG_KV_BLOCK ? hi : IG_KV_BLOCK, IG_ATTN_SCALE,
+                                bias ? bias + blk * IG_KV_BLOCK - e->batch->pos[row] : NULL,
+                                IG_BIAS_STRIDE);
     }
 }
 
@@ -137,9 +151,9 @@ static void attend(struct ig_worker *w, const struct ig_reach *r, int row, int g
     float *all = w->attn, *one = w->attn + STATE;
     const int first = span_of(first_pos(e, r, row)), last = span_of(last_pos(e, r, row));
 
-    fold_span(e, r, row, group, first, all);
+    fold_span(w, r, row, group, first, all);
     for (int s = first + 1; s <= last; s++) {
-        fold_span(e, r, row, group, s, one);
+        fold_span(w, r, row, group, s, one);
         struct ig_attn a = state_at(all), b = state_at(one);
         ig_kern.attn_merge(&a, &b, IG_HEAD_DIM, IG_GROUP);
     }
@@ -156,7 +170,7 @@ static void attend_split(struct ig_worker *w, const struct ig_reach *r, int max_
         const int row = lo / max_span / IG_N_GROUP, group = lo / max_span % IG_N_GROUP;
         const int span = lo % max_span;
         if (span >= span_of(first_pos(e, r, row)) && span <= span_of(last_pos(e, r, row)))
-            fold_span(e, r, row, group, span, part_at(e, row, group, span));
+            fold_span(w, r, row, group, span, part_at(e, row, group, span));
     }
     ig_team_wait(&e->team);
     ig_team_share(&e->team, w->tid, items, &lo, &hi);

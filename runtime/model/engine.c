@@ -1,6 +1,9 @@
 /* engine.c -- start-up: threads, arena, weights; then nothing allocates. */
 #include "state.h"
 #include "arena.h"
+#include "cpus.h"
+#include "device.h"
+#include "device_step.h"
 #include "machine.h"
 
 #include <inttypes.h>
@@ -9,9 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { READ_BYTES = 8 << 20 }; /* blocks are read in groups of about this size */
-
 static struct ig_engine engine;
+static struct ig_cpus cpus;
 
 void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
 {
@@ -22,81 +24,32 @@ void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
     va_end(ap);
 }
 
-/* The threads that OpenMP really gives; ig_team_wait would hang on fewer. */
+/* The threads that OpenMP really gives; ig_team_wait would hang on fewer.  A team that takes all
+ * cores is pinned, one thread a core; a smaller one is left to the system, so that two of them do
+ * not meet on the same cores. */
 static void start_team(struct ig_engine *e, int want)
 {
-    const int cpus = ig_machine_cpus();
-    int n = want > 0 ? want : cpus;
+    ig_cpus_find(&cpus, "", NULL);
+    int n = want > 0 ? want : cpus.n;
     if (n > IG_N_THREAD_MAX) n = IG_N_THREAD_MAX;
     omp_set_dynamic(0);
     int got = 1;
 #pragma omp parallel num_threads(n)
 #pragma omp single
     got = omp_get_num_threads();
+    if (got == cpus.n && got > 1) {
+#pragma omp parallel num_threads(n)
+        ig_cpus_pin(&cpus, omp_get_thread_num());
+    }
     if (got < n) ig_downgrade_add(e, "threads: asked for %d, OpenMP gave %d", n, got);
     if (want > IG_N_THREAD_MAX)
         ig_downgrade_add(e, "threads: asked for %d, the plan has room for %d", want, IG_N_THREAD_MAX);
-    if (want <= 0 && cpus < IG_N_THREAD_MAX)
-        ig_downgrade_add(e, "threads: planned for %d, the machine has %d usable CPU%s", IG_N_THREAD_MAX,
-                  cpus, cpus == 1 ? "" : "s");
-    if (n > cpus) ig_downgrade_add(e, "threads: %d on %d usable CPUs", n, cpus);
+    if (want <= 0 && cpus.n < IG_N_THREAD_MAX)
+        ig_downgrade_add(e, "threads: planned for %d, the machine has %d usable core%s",
+                         IG_N_THREAD_MAX, cpus.n, cpus.n == 1 ? "" : "s");
+    if (n > cpus.n)
+        ig_downgrade_add(e, "threads: %d on %d usable core%s", n, cpus.n, cpus.n == 1 ? "" : "s");
     e->team.n = got;
-}
-
-struct load {
-    struct ig_engine *e;
-    const struct ig_open *o;
-    uint64_t done;
-    enum ig_err err;
-    struct ig_why why;
-};
-
-/* Blocks [lo, hi): one read, then each block's checksum while it is in cache. */
-static void load_blocks(struct load *ld, uint32_t lo, uint32_t hi)
-{
-    const struct ig_wfile *f = &ld->e->file;
-    const uint64_t off = f->blocks[lo].off;
-    const uint64_t bytes = f->blocks[hi - 1].off + f->blocks[hi - 1].bytes - off;
-    unsigned char *dst = ld->e->mem + IG_MEM_DATA_OFF;
-    struct ig_why why;
-
-    enum ig_err err = ig_wfile_read(f, dst + off, off, bytes, &why);
-    for (uint32_t i = lo; i < hi && err == IG_OK && ld->o->verify; i++)
-        err = ig_wfile_check(f, i, dst + f->blocks[i].off, &why);
-#pragma omp critical(ig_load)
-    {
-        if (err != IG_OK && ld->err == IG_OK) {
-            ld->err = err;
-            ld->why = why;
-        }
-        ld->done += bytes;
-        if (ld->o->progress) ld->o->progress("loading weights", ld->done, IG_MEM_DATA_BYTES);
-    }
-}
-
-/* The end of the group of blocks that starts at lo. */
-static uint32_t group_end(const struct ig_wfile *f, uint32_t lo)
-{
-    uint32_t hi = lo + 1;
-    while (hi < f->h.n_block && f->blocks[hi].off < IG_MEM_DATA_BYTES &&
-           f->blocks[hi].off + f->blocks[hi].bytes - f->blocks[lo].off <= READ_BYTES)
-        hi++;
-    return hi;
-}
-
-static enum ig_err load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
-{
-    struct load ld = { .e = e, .o = o };
-#pragma omp parallel num_threads(e->team.n)
-#pragma omp single
-    for (uint32_t lo = 0, hi; lo < e->file.h.n_block && e->file.blocks[lo].off < IG_MEM_DATA_BYTES;
-         lo = hi) {
-        hi = group_end(&e->file, lo);
-#pragma omp task firstprivate(lo, hi) shared(ld)
-        if (ld.err == IG_OK) load_blocks(&ld, lo, hi);
-    }
-    if (ld.err != IG_OK) *why = ld.why;
-    return ld.err;
 }
 
 /* Touch everything beside the weights, so that no page fault comes later. */
@@ -111,9 +64,8 @@ static void touch(struct ig_engine *e, int poison)
 }
 
 /* cos, sin of position * frequency: Su et al. 2021, RoFormer, equation 15. */
-static void fill_rope(struct ig_engine *e)
+static void fill_rope(const struct ig_engine *e, float *cs)
 {
-    float *cs = IG_BUF(e, ROPE, float);
     for (int table = 0; table < IG_N_ROPE; table++) {
         const float scale = ig_rope_scale[table];
 #pragma omp parallel for num_threads(e->team.n)
@@ -133,34 +85,77 @@ void ig_set_length(struct ig_engine *e, int n)
     e->rope = IG_N_ROPE > 1 && (n > 0 ? n : e->n_ctx) > IG_ROPE_SWITCH;
 }
 
-static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+static enum ig_err prepare_arena(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
 {
     int huge = 0;
+    enum ig_err err = ig_arena_map(&e->mem, IG_MEM_BYTES, &huge, why);
+    if (err != IG_OK) return err;
+    if (!huge) ig_downgrade_add(e, "memory: huge pages are off on this kernel");
+    err = ig_load_weights(e, o, why);
+    if (err != IG_OK) return err;
+    touch(e, o->poison);
+    fill_rope(e, IG_BUF(e, ROPE, float));
+#if IG_N_REL_BUCKET
+    ig_fill_bias(e);
+#endif
+    /* The mover's thread and the system's inherit this one's CPUs: not its core. */
+    ig_cpus_unpin(&cpus);
+    err = ig_tier_open(e, o, why);
+    if (e->team.n == cpus.n && e->team.n > 1) ig_cpus_pin(&cpus, 0);
+    return err;
+}
+
+#if IG_DEVICE
+/* The same in the device's memory.  Without a device that the build can use: IG_NO_DEVICE. */
+static enum ig_err prepare_device(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+{
+    enum ig_err err = ig_step_open(e, o->poison, why);
+    if (err != IG_OK) return err;
+#if IG_XC
+    err = prepare_arena(e, o, why);
+    if (err == IG_OK)
+        err = ig_device_put(e->device, IG_VRAM_DATA_OFF, e->mem + IG_MEM_DATA_OFF, IG_RESIDENT_BYTES, why);
+    if (err == IG_OK) ig_step_reach(e, o);
+#else
+    err = ig_load_weights(e, o, why);
+#endif
+    if (err != IG_OK) return err;
+    float *cs = ig_device_pin(e->device, IG_VRAM_ROPE_BYTES, NULL);
+    if (err == IG_OK && !cs)
+        err = ig_fail(why, IG_NO_MEM, "device: cannot pin %" PRIu64 " bytes of host memory",
+                      (uint64_t)IG_VRAM_ROPE_BYTES);
+    if (err == IG_OK) {
+        fill_rope(e, cs);
+        err = ig_device_put(e->device, IG_VRAM_ROPE_OFF, cs, IG_VRAM_ROPE_BYTES, why);
+    }
+    if (cs) ig_device_unpin(e->device, cs);
+    if (err == IG_OK) ig_step_record(e);
+    return err;
+}
+#endif
+
+static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+{
     if (o->n_ctx > IG_N_CTX)
         return ig_fail(why, IG_USAGE, "context: the plan has room for %d positions, asked for %d",
                        IG_N_CTX, o->n_ctx);
     e->n_ctx = o->n_ctx > 0 ? o->n_ctx : IG_N_CTX;
+    ig_set_length(e, 0);
+    for (int s = 0; s < IG_N_SEQ; s++)
+        for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
+            e->kv_table[s][i] = (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i;
     start_team(e, o->threads);
     enum ig_err err = ig_wfile_open(&e->file, o->weights, IG_LAYOUT_HASH, why);
     if (err != IG_OK) return err;
     if (e->file.h.data.bytes != IG_DATA_BYTES)
         return ig_fail(why, IG_MISMATCH, "weights: want %" PRIu64 " bytes of data, got %" PRIu64,
                        (uint64_t)IG_DATA_BYTES, e->file.h.data.bytes);
-    err = ig_arena_map(&e->mem, IG_MEM_BYTES, &huge, why);
-    if (err != IG_OK) return err;
-    if (!huge) ig_downgrade_add(e, "memory: huge pages are off on this kernel");
-    err = load_weights(e, o, why);
-    if (err != IG_OK) return err;
-    touch(e, o->poison);
-    fill_rope(e);
-#if IG_N_REL_BUCKET
-    ig_fill_bias(e);
+#if IG_DEVICE
+    err = prepare_device(e, o, why);
+    if (err != IG_NO_DEVICE) return err;
+    ig_downgrade_add(e, "%s; the CPU does the work", why->text);
 #endif
-    ig_set_length(e, 0);
-    for (int s = 0; s < IG_N_SEQ; s++)
-        for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
-            e->kv_table[s][i] = (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i;
-    return ig_tier_open(e, o, why);
+    return prepare_arena(e, o, why);
 }
 
 enum ig_err ig_engine_open(struct ig_engine **e, const struct ig_open *o, struct ig_why *why)
@@ -177,8 +172,11 @@ enum ig_err ig_engine_open(struct ig_engine **e, const struct ig_open *o, struct
 
 void ig_engine_close(struct ig_engine *e)
 {
-    ig_tier_close(e);
+    if (e->mem) ig_tier_close(e);
     if (e->file.fd >= 0) ig_wfile_close(&e->file);
+#if IG_DEVICE
+    ig_step_close(e); /* before the arena, part of which it may have mapped */
+#endif
     ig_arena_unmap(e->mem, IG_MEM_BYTES);
     e->mem = NULL;
 }
@@ -196,7 +194,38 @@ void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *wei
 }
 struct ig_candidate *ig_sample_work(struct ig_engine *e)
 {
+#if IG_DEVICE
+    if (e->device) return ig_step_sample();
+#endif
     return IG_BUF(e, SAMPLE, struct ig_candidate);
+}
+const char *ig_cpus_used(char *buf, size_t cap) { return ig_cpus_text(&cpus, buf, cap); }
+const char *ig_device(const struct ig_engine *e)
+{
+#if IG_DEVICE
+    return e->device ? ig_device_name(e->device) : NULL;
+#else
+    return (void)e, NULL;
+#endif
+}
+uint64_t ig_read_bw(const struct ig_engine *e)
+{
+#if IG_DEVICE
+    if (e->device) return IG_VRAM_BW;
+#endif
+    return (void)e, IG_HW_MEM_BW;
+}
+void ig_peak(const struct ig_engine *e, uint64_t *used, uint64_t *planned)
+{
+    *used = ig_machine_peak();
+    *planned = IG_MEM_BYTES;
+#if IG_DEVICE
+    if (!e->device) return;
+    *used = ig_device_used(e->device);
+    *planned = IG_VRAM_BYTES;
+#else
+    (void)e;
+#endif
 }
 int ig_threads(const struct ig_engine *e) { return e->team.n; }
 int ig_n_ctx(const struct ig_engine *e) { return e->n_ctx; }

@@ -16,6 +16,8 @@ struct ig_open {
     int threads;         /* 0: as many as the plan and the machine allow */
     int n_ctx;           /* 0: the plan's */
     int verify;          /* check every block's checksum while loading */
+    int unpinned;        /* per cent of the experts that a device shall not read in RAM */
+    int link_share;      /* 1 + per cent of its cache's misses that take the link; 0: as measured */
     int poison;          /* fill scratch with NaN first (tests) */
     void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: quiet */
 };
@@ -55,6 +57,8 @@ struct ig_tap {
     /* layer IG_N_LAYER: after the final norm (wanting rows only) */
     void (*hidden)(void *ctx, int layer, int pos, const float *x);
     void (*routed)(void *ctx, int layer, int pos, const int32_t *expert, const float *weight);
+    /* Before a layer's router: the residual stream, and its norm that the router reads. */
+    void (*router_in)(void *ctx, int layer, int pos, const float *x, const float *norm);
 };
 void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap); /* NULL: none */
 
@@ -64,7 +68,19 @@ void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap); /* NULL: none */
 void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight,
                     const int32_t *predicted);
 
+/* From a tap: what a layer's norm and router make of a residual stream.  logit: experts rounded up to
+ * 16; scratch: IG_PEEK_BYTES. */
+#define IG_PEEK_BYTES ((size_t)(IG_N_EMBD + 15) / 16 * 64 + (IG_N_EMBD + 31) / 32 * 40)
+void ig_peek_router(struct ig_engine *e, int layer, const float *x, void *scratch, float *logit);
+
+/* The device that the forward pass runs on, in words; NULL: the CPU. */
+const char *ig_device(const struct ig_engine *e);
+/* Bytes a second at which the plan expects weights to be read there. */
+uint64_t ig_read_bw(const struct ig_engine *e);
+/* Memory taken there so far (the whole process's), and what the plan says. */
+void ig_peak(const struct ig_engine *e, uint64_t *used, uint64_t *planned);
 int ig_threads(const struct ig_engine *e);
+const char *ig_cpus_used(char *buf, size_t cap); /* the cores found, in words; returns `buf` */
 int ig_n_ctx(const struct ig_engine *e);
 const struct ig_wfile *ig_weights(const struct ig_engine *e);
 /* One line for each way in which this run is slower or less exact than planned. */
@@ -86,6 +102,8 @@ struct ig_expert_stats {
 };
 /* Where experts are and how they are read, in words. */
 const char *ig_expert_where(const struct ig_engine *e);
+/* Whether experts are fetched early, and why: "on, because ...", "off, because ...". */
+const char *ig_prefetch_says(const struct ig_engine *e);
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer);
 void ig_expert_stats_reset(struct ig_engine *e);
 

@@ -4,6 +4,7 @@
  * weights come from or what a mixer or a feed-forward block does inside.
  */
 #include "state.h"
+#include "device_step.h"
 
 #include <omp.h>
 #include <string.h>
@@ -52,6 +53,31 @@ void ig_show(struct ig_worker *w, int layer)
                 e->tap.routed(e->tap.ctx, layer, pos, ig_topk_id(e, t), ig_topk_w(e, t));
         }
     ig_team_wait(&e->team);
+}
+
+static void show_router_in(struct ig_worker *w, int layer)
+{
+    struct ig_engine *e = w->e;
+    if (!e->tap.router_in || ig_layers[layer].ffn != IG_FFN_MOE) return;
+    if (w->tid == 0)
+        for (int t = 0; t < e->batch->n; t++)
+            e->tap.router_in(e->tap.ctx, layer, e->batch->pos[t], ig_x(e, t), ig_xn(e, t));
+    ig_team_wait(&e->team);
+}
+
+void ig_peek_router(struct ig_engine *e, int layer, const float *x, void *scratch, float *logit)
+{
+    struct ig_worker w = ig_worker(e, 0);
+    const struct ig_layer *l = &ig_layers[layer];
+    float *norm = scratch;
+    struct ig_xq *blocks = (struct ig_xq *)(void *)(norm + (IG_N_EMBD + 15) / 16 * 16);
+    const void *row = norm;
+    ig_norm(e, norm, x, l->ffn_norm, l->ffn_norm_bias);
+    if (ig_is_block(l->router.fmt)) {
+        ig_kern.quantize(blocks, norm, IG_N_EMBD);
+        row = blocks;
+    }
+    ig_linear(&w, &l->router, 0, IG_RL_STRIDE / 16, &row, 1, logit, IG_RL_STRIDE);
 }
 
 /* Final norm and output matrix of the rows that want logits. */
@@ -129,6 +155,7 @@ static void run(struct ig_engine *e, int tid)
         ig_team_wait(&e->team);
 #endif
         ig_norm_rows(&w, l->ffn_norm, l->ffn_norm_bias);
+        show_router_in(&w, layer);
         ig_moe(&w, layer);
         ig_team_wait(&e->team);
         ig_show(&w, layer);
@@ -150,6 +177,12 @@ void ig_forward(struct ig_engine *e, const struct ig_batch *b)
         IG_ASSERT(e->n_want < IG_N_LOGIT_ROW);
         e->want_row[e->n_want++] = i;
     }
+#if IG_DEVICE
+    if (e->device) {
+        ig_step_forward(e);
+        return;
+    }
+#endif
     ig_tier_batch(e);
 #pragma omp parallel num_threads(e->team.n)
     run(e, omp_get_thread_num());
@@ -157,5 +190,8 @@ void ig_forward(struct ig_engine *e, const struct ig_batch *b)
 
 const float *ig_logits(const struct ig_engine *e, int i)
 {
+#if IG_DEVICE
+    if (e->device) return ig_step_logits() + (size_t)i * IG_LOGIT_STRIDE;
+#endif
     return (const float *)(const void *)(e->mem + IG_MEM_LOGITS_OFF) + (size_t)i * IG_LOGIT_STRIDE;
 }

@@ -236,11 +236,62 @@ static void down_panel(struct ig_worker *w, const struct ig_layer *l, int p)
     }
 }
 
+#if IG_MEM_SLOTS_BYTES
+enum { OUT_STRIDE = (IG_N_EMBD + 15) / 16 * 16 }; /* floats of a kept output */
+
+/* One row's output panel p: kept outputs of its ranks, one after the other, and of the dense block,
+ * added in the order of down_one. */
+static void sum_panel(struct ig_engine *e, const struct ig_layer *l, int t, int p, const float *routed,
+                      const float *aside)
+{
+    const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
+    float sum[16] = { 0 }, *x = ig_x(e, t) + p * 16;
+    for (int k = 0; k < IG_N_EXPERT_USED; k++)
+        ig_kern.axpy(sum, ig_topk_w(e, t)[k], routed + (size_t)k * OUT_STRIDE + p * 16, 16);
+    if (l->dense_gate.rows) ig_kern.axpy(sum, aside_weight(e, t), aside + p * 16, 16);
+    for (int r = 0; r < rows; r++) x[r] += sum[r] * IG_RESIDUAL_SCALE;
+}
+
+/* Output panels [lo, hi) of active block a of one row, kept in YR by rank. */
+static void down_keep(struct ig_worker *w, const struct ig_layer *l, int a, int lo, int hi)
+{
+    struct ig_engine *e = w->e;
+    const struct work k = work_of(e, l, a);
+    int rank = 0;
+    while (rank < IG_N_EXPERT_USED && ig_topk_id(e, 0)[rank] != e->active[a]) rank++;
+    float *y = IG_BUF(e, YR, float) + (size_t)rank * OUT_STRIDE;
+    const void *act = down_act(e, &k, rank < IG_N_EXPERT_USED ? rank : ASIDE);
+    for (int p = lo; p < hi; p++) down_rows(&k, p, &act, 1, (float(*)[16])(y + p * 16));
+}
+
+/* One row whose experts may be on their way: those that are there, and the dense block, are worked
+ * through whole while the others arrive; then each of these alone, so that after the last has come
+ * only its own work is left. */
+static void as_they_come(struct ig_worker *w, const struct ig_layer *l)
+{
+    struct ig_engine *e = w->e;
+    const int there = e->tier.n_there, routed = e->tier.n;
+    int lo, hi;
+    ig_team_share(&e->team, w->tid, OUT_STRIDE / 16, &lo, &hi);
+    for (int step = 0, a = 0, end = there; step <= 1 + routed - there; step++) {
+        if (step == 1) a = routed, end = e->n_active; /* the dense block, if any */
+        if (step > 1) a = there + step - 2, end = a + 1;
+        if (a == end) continue;
+        hidden(w, l, a, end);
+        ig_team_wait(&e->team);
+        for (; a < end; a++) down_keep(w, l, a, lo, hi);
+    }
+    const float *y = IG_BUF(e, YR, float);
+    for (int p = lo; p < hi; p++)
+        sum_panel(e, l, 0, p, y, y + (size_t)IG_N_EXPERT_USED * OUT_STRIDE);
+}
+#endif
+
 #if IG_MEM_YD_BYTES
 /* YD: outputs of slots, where a layer's experts come in waves. */
 static float *yd_at(struct ig_engine *e, int slot)
 {
-    return IG_BUF(e, YD, float) + (size_t)slot * ((IG_N_EMBD + 15) / 16 * 16);
+    return IG_BUF(e, YD, float) + (size_t)slot * OUT_STRIDE;
 }
 
 /* One output panel of the active blocks [a_lo, a_hi), for the sum that follows the last wave. */
@@ -263,14 +314,8 @@ static void down_sum(struct ig_worker *w, const struct ig_layer *l)
     int lo, hi;
     ig_team_share(&e->team, w->tid, e->batch->n, &lo, &hi);
     for (int t = lo; t < hi; t++)
-        for (int p = 0; p < IG_N_EMBD; p += 16) {
-            const int rows = IG_N_EMBD - p < 16 ? IG_N_EMBD - p : 16;
-            float sum[16] = { 0 }, *x = ig_x(e, t) + p;
-            for (int k = 0; k < IG_N_EXPERT_USED; k++)
-                ig_kern.axpy(sum, ig_topk_w(e, t)[k], yd_at(e, t * IG_N_EXPERT_USED + k) + p, 16);
-            if (l->dense_gate.rows) ig_kern.axpy(sum, aside_weight(e, t), yd_at(e, ASIDE + t) + p, 16);
-            for (int r = 0; r < rows; r++) x[r] += sum[r] * IG_RESIDUAL_SCALE;
-        }
+        for (int p = 0; p < (IG_N_EMBD + 15) / 16; p++)
+            sum_panel(e, l, t, p, yd_at(e, t * IG_N_EXPERT_USED), yd_at(e, ASIDE + t));
 }
 
 /* More experts than slots: wave by wave, the dense block with the last, the sums at the end. */
@@ -346,6 +391,12 @@ void ig_moe(struct ig_worker *w, int layer)
 #endif
 #if IG_MEM_RLP_BYTES
     if (l->ffn == IG_FFN_MOE && e->batch->n == 1) ig_tier_ahead(w, layer);
+#endif
+#if IG_MEM_SLOTS_BYTES
+    if (l->ffn == IG_FFN_MOE && e->batch->n == 1) {
+        as_they_come(w, l);
+        return;
+    }
 #endif
     hidden(w, l, 0, e->n_active);
     ig_team_wait(&e->team);

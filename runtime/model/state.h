@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "team.h"
 #include "tier.h"
+#include "miss.h"
 #include "kernels.h"
 #include "panel.h"
 #include "sample.h"
@@ -30,7 +31,6 @@ enum {
     IG_KV_STRIDE = (IG_KV_DIM + 15) / 16 * 16,
     IG_RL_STRIDE = (IG_N_EXPERT + 15) / 16 * 16,
     IG_LOGIT_STRIDE = (IG_N_VOCAB + 15) / 16 * 16,
-    IG_KV_ELEM = (int)IG_KV_FMT == (int)IG_F32 ? 4 : 2, /* bytes */
     IG_MAX_DOWNGRADE = 8
 };
 
@@ -57,7 +57,8 @@ _Static_assert((uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof
                "a thread's scratch holds struct ig_worker's arrays");
 
 struct ig_engine {
-    unsigned char *mem; /* the arena, IG_MEM_BYTES */
+    unsigned char *mem;       /* the arena, IG_MEM_BYTES; NULL while a device does all the work */
+    struct ig_device *device; /* NULL: the CPU */
     struct ig_team team;
     struct ig_wfile file;
     int n_ctx;
@@ -77,6 +78,9 @@ struct ig_engine {
     const unsigned char *slab[IG_N_EXPERT + 1]; /* of active experts: where their weights are now */
 
     struct ig_tier tier;
+#if IG_XC
+    struct ig_miss miss;
+#endif
     const int32_t *force_expert; /* ig_set_choices */
     const float *force_weight;
     const int32_t *force_predicted;
@@ -172,12 +176,12 @@ static inline int ig_kv_self(int layer)
     return layer < IG_N_LAYER_ENC ? 0 : layer - IG_N_LAYER_ENC + (IG_N_LAYER_ENC > 0);
 }
 static inline int ig_kv_cross(int layer) { return IG_N_LAYER - IG_N_LAYER_ENC + ig_kv_self(layer); }
-/* K of a block, [head_dim][64]; its V, [64][head_dim], follows at once. */
+/* K of a block (kernels.h); its V follows at once, IG_KV_PART_BYTES further. */
 static inline unsigned char *ig_kv(struct ig_engine *e, int place, int seq, int blk, int head)
 {
     const size_t block = ((size_t)place * IG_N_KV_BLOCK + e->kv_table[seq][blk]) * IG_N_HEAD_KV;
     return e->mem + IG_MEM_KV_OFF +
-           (block + (size_t)head) * 2 * IG_KV_BLOCK * IG_HEAD_DIM * IG_KV_ELEM;
+           (block + (size_t)head) * 2 * IG_KV_PART_BYTES;
 }
 static inline int32_t *ig_topk_id(struct ig_engine *e, int row)
 {
@@ -187,6 +191,9 @@ static inline float *ig_topk_w(struct ig_engine *e, int row)
 {
     return IG_BUF(e, TOPK, float) + ((size_t)IG_N_ROW + (size_t)row) * IG_N_EXPERT_USED;
 }
+
+/* The weights file into the arena or the device's memory. */
+enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
 
 /* The phases, one file each.  All threads call them; each ends before its last barrier. */
 void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, const void *const *x,

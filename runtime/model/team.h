@@ -13,6 +13,7 @@ struct ig_team {
     int n;                                      /* threads; fixed after start-up */
     _Alignas(64) atomic_int arrived;            /* threads waiting in this phase */
     _Alignas(64) atomic_uint phase;             /* how many phases have ended */
+    atomic_int asleep;                          /* threads that wait in the kernel */
     _Alignas(64) atomic_int next;               /* next unclaimed item of this phase */
 };
 

@@ -88,6 +88,9 @@ static void use(struct ig_engine *e, int layer)
         const int32_t *id = ig_topk_id(e, t);
         const float *weight = ig_topk_w(e, t);
         if (n > 1) ig_xcache_row(c, (uint32_t)(n - 1 - t));
+#if IG_MEM_RLP_BYTES
+        ig_ahead_use(e, layer, t);
+#endif
         for (int k = IG_N_EXPERT_USED; k-- > 0;) {
 #if IG_MEM_RLP_BYTES
             if (n == 1)
@@ -128,6 +131,7 @@ static void order(struct ig_engine *e, int layer, const int32_t *chosen, int n)
         slot[n_other] = s < 0 ? s : demand_early(t, s);
         other[n_other++] = chosen[i];
     }
+    t->n_there = t->n;
     count->hit += (uint64_t)t->n;
     for (int i = 0; i < n_other; i++)
         if (slot[i] >= 0) add(e, other[i], slot[i]), count->late++;
@@ -244,10 +248,10 @@ void ig_tier_batch(struct ig_engine *e)
     struct ig_tier *t = &e->tier;
     t->phase = e->batch->n == 1 ? IG_TIER_DECODE : IG_TIER_PREFILL;
     t->steps[t->phase]++;
-#if IG_MEM_RLP_BYTES
-    ig_ahead_step(t, e->batch->n == 1);
-#endif
     for (int i = 0; i < e->batch->n; i++) ig_xcache_token(&t->cache, e->batch->token[i]);
+#if IG_MEM_RLP_BYTES
+    ig_ahead_batch(e);
+#endif
 }
 
 /* Never a wrong token: the program ends here, once, whichever threads see it. */

@@ -19,6 +19,7 @@
 
 #include "copy_file.h"
 #include "mover.h"
+#include "predict.h"
 #include "stride.h"
 #include "tables.h"
 #include "xcache.h"
@@ -38,10 +39,13 @@ enum { IG_AHEAD_TARGETS = 4, IG_AHEAD_MOST = 64 };
 
 /* Prediction and prefetch (tier_ahead.c); thread 0 writes. */
 struct ig_ahead {
+    const struct ig_predictor *predictor; /* the plan's */
+    void *state;                          /* the predictor's */
+    float least;                          /* chance below which nothing is fetched */
     struct ig_stride stride[IG_N_LAYER];
     uint8_t issued[IG_N_LAYER];             /* asked for in this step */
     int n_target, target[IG_AHEAD_TARGETS]; /* layers to predict now */
-    int on, decode;
+    int on, decode, pays;                   /* pays: what the last trial said */
     uint32_t step;
     double began, layer_began; /* seconds: of the step, of the layer */
     double trial_s[2];         /* with prefetch, without */
@@ -65,6 +69,7 @@ struct ig_tier {
     int layer, phase;
     int wave_lo, wave_hi;          /* of e->active */
     int n;                         /* experts in e->active */
+    int n_there;                   /* e->active[0, n_there) need no copy */
     int claimed;                   /* e->active[0, claimed) have slots and are pinned */
     uint8_t spare[IG_N_SPARE + 1]; /* in use */
     int poison;                    /* slots are NaN until they are filled (tests) */
@@ -98,8 +103,9 @@ void ig_tier_close(struct ig_engine *e);
 #if IG_MEM_SLOTS_BYTES
 /* The move, not yet submitted, of an expert into a slot. */
 struct ig_move *ig_tier_prepare(struct ig_engine *e, int layer, int expert, int slot);
-void ig_ahead_init(struct ig_tier *t);
-void ig_ahead_step(struct ig_tier *t, int decode);
+enum ig_err ig_ahead_open(struct ig_engine *e, struct ig_why *why);
+void ig_ahead_batch(struct ig_engine *e); /* a batch begins */
+void ig_ahead_use(struct ig_engine *e, int layer, int row);
 void ig_ahead_feedback(struct ig_tier *t, int layer, int slot); /* before the use is counted */
 void ig_ahead_targets(struct ig_tier *t, int layer);
 void ig_ahead_cancel(struct ig_tier *t, int layer);

@@ -1,9 +1,10 @@
 /* tier_ahead.c -- experts of later layers, asked for before their routers have run.
  *
- * Prediction: a later layer's norm and router on the residual stream as it is now.  Distance: the
- * stride of that layer, moved by what happens (stride.h).  Decode steps only: a prefill chooses
- * nearly all experts anyway.  Prefetch compares itself with being off: in a trial, blocks of steps
- * with and without it alternate, and it stays on only if that is faster.
+ * Prediction: the plan's predictor (predict.h), which may want to hear what a later layer's norm
+ * and router make of the residual stream as it is now.  Distance: the stride of that layer, moved
+ * by what happens (stride.h).  Decode steps only: a prefill chooses nearly all experts anyway.
+ * Prefetch compares itself with being off: in a trial, blocks of steps with and without it
+ * alternate, and it stays on only if that is faster.
  */
 #include "state.h"
 #include "machine.h"
@@ -13,6 +14,7 @@
 #if IG_MEM_RLP_BYTES
 
 enum {
+    TRIAL_WARM = 64,    /* steps before a trial: the first one shall not judge an empty cache */
     TRIAL_BLOCK = 8,    /* steps with prefetch, then as many without */
     TRIAL_SKIP = 2,     /* first steps of a block, which still see the block before */
     TRIAL_STEPS = 128,  /* of a trial */
@@ -24,14 +26,26 @@ static const struct ig_stride_rule rule = {
     .min = 1, .max = 8, .wait_max = 8, .overload_max = 24, .window = 16
 };
 
-void ig_ahead_init(struct ig_tier *t)
+static const struct ig_pshape shape = { IG_N_LAYER, IG_N_EXPERT, IG_N_EXPERT_USED, IG_N_EMBD };
+
+enum ig_err ig_ahead_open(struct ig_engine *e, struct ig_why *why)
 {
-    ig_stride_init(t->ahead.stride, IG_N_LAYER, &rule, ig_xc_stride);
-    t->ahead.on = 1;
+    struct ig_ahead *h = &e->tier.ahead;
+    const size_t bytes = IG_PREDICTOR.bytes(&shape, &ig_ptables);
+    if (bytes > IG_MEM_PREDICT_BYTES)
+        return ig_fail(why, IG_FAIL, "predictor: the plan has %llu bytes for it, it takes %zu",
+                       (unsigned long long)IG_MEM_PREDICT_BYTES, bytes);
+    h->predictor = &IG_PREDICTOR;
+    h->state = IG_BUF(e, PREDICT, void);
+    h->least = IG_PREDICT_LEAST;
+    h->predictor->init(h->state, &shape, &ig_ptables);
+    ig_stride_init(h->stride, IG_N_LAYER, &rule, ig_xc_stride);
+    h->on = h->pays = 1;
+    return IG_OK;
 }
 
 /* A decode step begins: the last one's time counts for what it ran with. */
-void ig_ahead_step(struct ig_tier *t, int decode)
+static void step(struct ig_tier *t, int decode)
 {
     struct ig_ahead *h = &t->ahead;
     const double now = ig_seconds(), took = now - h->began;
@@ -40,7 +54,8 @@ void ig_ahead_step(struct ig_tier *t, int decode)
     h->decode = decode;
     memset(h->issued, 0, sizeof h->issued);
     if (!decode) return;
-    const uint32_t at = h->step % TRIAL_EVERY, block = at / TRIAL_BLOCK;
+    /* Steps of the trial that were taken; before it, far above TRIAL_STEPS. */
+    const uint32_t at = h->step % TRIAL_EVERY - TRIAL_WARM, block = at / TRIAL_BLOCK;
     if (was_decode && at > 0 && at <= TRIAL_STEPS && (at - 1) % TRIAL_BLOCK >= TRIAL_SKIP) {
         h->trial_s[(at - 1) / TRIAL_BLOCK % 2] += took;
         h->trial_n[(at - 1) / TRIAL_BLOCK % 2]++;
@@ -49,11 +64,12 @@ void ig_ahead_step(struct ig_tier *t, int decode)
         h->on = block % 2 == 0;
     } else if (at == TRIAL_STEPS && h->trial_n[0] && h->trial_n[1]) {
         h->gain = h->trial_s[1] / h->trial_n[1] / (h->trial_s[0] / h->trial_n[0]);
-        h->on = 1 / h->gain <= trial_gain;
+        h->pays = 1 / h->gain <= trial_gain;
         h->trials++;
         memset(h->trial_s, 0, sizeof h->trial_s);
         memset(h->trial_n, 0, sizeof h->trial_n);
     }
+    if (at >= TRIAL_STEPS) h->on = h->pays;
     if (h->step > 0) ig_stride_step(h->stride, IG_N_LAYER, &rule, h->step);
     h->steps_on += (uint64_t)h->on;
     h->step++;
@@ -85,7 +101,8 @@ void ig_ahead_targets(struct ig_tier *t, int layer)
     }
 }
 
-static void predict(struct ig_engine *e, int layer, int dist, int32_t *id)
+/* Next-router's experts, best first: from the logits in RLP, or as they were recorded. */
+static void next_router(struct ig_engine *e, int layer, int dist, int32_t *id)
 {
     const float *logit = IG_BUF(e, RLP, float);
     if (e->force_predicted) {
@@ -106,19 +123,18 @@ static void predict(struct ig_engine *e, int layer, int dist, int32_t *id)
 }
 
 /* Slots and copies for what is not there; what is there shall not make room for it. */
-static void fetch(struct ig_engine *e, int layer, const int32_t *id)
+static void fetch(struct ig_engine *e, int layer, const int32_t *id, int n_id)
 {
     struct ig_tier *t = &e->tier;
     struct ig_move *move[IG_N_EXPERT_USED];
-    int pinned[IG_N_EXPERT_USED], n_pinned = 0, n = 0;
-    for (int k = 0; k < IG_N_EXPERT_USED; k++) {
-        if (id[k] < 0) continue;
+    int pinned[IG_N_EXPERT_USED] = { 0 }, n_pinned = 0, n = 0;
+    for (int k = 0; k < n_id; k++) {
         const int slot = ig_xcache_find(&t->cache, (uint32_t)layer, (uint32_t)id[k]);
         ig_xcache_predict(&t->cache, (uint32_t)layer, (uint32_t)id[k]);
         if (slot >= 0) ig_xcache_pin(&t->cache, pinned[n_pinned++] = slot);
     }
-    for (int k = 0; k < IG_N_EXPERT_USED && t->n_early < IG_AHEAD_MOST; k++) {
-        if (id[k] < 0 || ig_xcache_find(&t->cache, (uint32_t)layer, (uint32_t)id[k]) >= 0) continue;
+    for (int k = 0; k < n_id && t->n_early < IG_AHEAD_MOST; k++) {
+        if (ig_xcache_find(&t->cache, (uint32_t)layer, (uint32_t)id[k]) >= 0) continue;
         const int slot = ig_xcache_claim(&t->cache, (uint32_t)layer, (uint32_t)id[k], 1);
         if (slot < 0) break;
         t->early[t->n_early++] = slot;
@@ -127,6 +143,42 @@ static void fetch(struct ig_engine *e, int layer, const int32_t *id)
     }
     while (n_pinned) ig_xcache_unpin(&t->cache, pinned[--n_pinned]);
     ig_mover_submit(&t->mover, move, n, 0);
+}
+
+/* What is likely enough of a layer's experts; dist 0: of this token nothing has been computed. */
+static void ask(struct ig_engine *e, int layer, int dist)
+{
+    const struct ig_ahead *h = &e->tier.ahead;
+    float *chance = IG_BUF(e, RLP, float) + IG_RL_STRIDE;
+    int32_t next[IG_N_EXPERT_USED], id[IG_N_EXPERT_USED];
+    struct ig_pask a = { .layer = (uint32_t)layer, .dist = (uint32_t)dist };
+    if (dist > 0) {
+        if (IG_PREDICT_NEXT || e->force_predicted) {
+            next_router(e, layer, dist, next);
+            a.next = next;
+        }
+        a.hidden = ig_xn(e, 0);
+    }
+    h->predictor->ask(h->state, &a, chance);
+    fetch(e, layer, id, ig_predict_best(chance, IG_N_EXPERT, IG_N_EXPERT_USED, h->least, id));
+}
+
+/* The tokens of a batch; of a decode step, what they say of the first layers. */
+void ig_ahead_batch(struct ig_engine *e)
+{
+    const struct ig_ahead *h = &e->tier.ahead;
+    const int n = e->batch->n;
+    step(&e->tier, n == 1);
+    for (int i = 0; i < n; i++) h->predictor->token(h->state, e->batch->token[i]);
+    for (int l = IG_N_LAYER_ENC; n == 1 && h->on && l < IG_N_LAYER; l++)
+        if (ig_layers[l].ffn == IG_FFN_MOE && l - h->stride[l].s < IG_N_LAYER_ENC) ask(e, l, 0);
+}
+
+void ig_ahead_use(struct ig_engine *e, int layer, int row)
+{
+    const struct ig_ahead *h = &e->tier.ahead;
+    h->predictor->use(h->state, (uint32_t)(e->batch->n - 1 - row), (uint32_t)layer,
+                      ig_topk_id(e, row), ig_topk_w(e, row));
 }
 
 /* Copies for this layer that nobody chose and that are not there yet: no use in going on. */
@@ -141,33 +193,35 @@ void ig_ahead_cancel(struct ig_tier *t, int layer)
     }
 }
 
-void ig_tier_ahead(struct ig_worker *w, int layer)
+/* A later layer's router on this layer's residual stream; all threads. */
+static void router(struct ig_worker *w, const struct ig_layer *l)
 {
     struct ig_engine *e = w->e;
-    const struct ig_ahead *h = &e->tier.ahead;
     float *norm = w->spare;
     struct ig_xq *blocks = (struct ig_xq *)(void *)(norm + IG_N_EMBD);
+    const void *row = norm;
     int lo, hi;
     _Static_assert(IG_N_EMBD * 4 + (IG_N_EMBD + 31) / 32 * 40 <= IG_SPARE_BYTES,
                    "a row fits a spare");
 
     ig_team_share(&e->team, w->tid, IG_RL_STRIDE / 16, &lo, &hi);
+    ig_norm(e, norm, ig_x(e, 0), l->ffn_norm, l->ffn_norm_bias);
+    if (ig_is_block(l->router.fmt)) {
+        ig_kern.quantize(blocks, norm, IG_N_EMBD);
+        row = blocks;
+    }
+    ig_linear(w, &l->router, lo, hi, &row, 1, IG_BUF(e, RLP, float), IG_RL_STRIDE);
+    ig_team_wait(&e->team);
+}
+
+void ig_tier_ahead(struct ig_worker *w, int layer)
+{
+    struct ig_engine *e = w->e;
+    const struct ig_ahead *h = &e->tier.ahead;
     for (int i = 0; i < h->n_target; i++) {
-        const struct ig_layer *l = &ig_layers[h->target[i]];
-        ig_norm(e, norm, ig_x(e, 0), l->ffn_norm, l->ffn_norm_bias);
-        const void *row = norm;
-        if (ig_is_block(l->router.fmt)) {
-            ig_kern.quantize(blocks, norm, IG_N_EMBD);
-            row = blocks;
-        }
-        ig_linear(w, &l->router, lo, hi, &row, 1, IG_BUF(e, RLP, float), IG_RL_STRIDE);
-        ig_team_wait(&e->team);
-        if (w->tid == 0) {
-            int32_t id[IG_N_EXPERT_USED];
-            predict(e, h->target[i], h->target[i] - layer, id);
-            fetch(e, h->target[i], id);
-        }
-        if (i + 1 < h->n_target) ig_team_wait(&e->team);
+        if (IG_PREDICT_NEXT) router(w, &ig_layers[h->target[i]]);
+        if (w->tid == 0) ask(e, h->target[i], h->target[i] - layer);
+        if (IG_PREDICT_NEXT && i + 1 < h->n_target) ig_team_wait(&e->team);
     }
 }
 

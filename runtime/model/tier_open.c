@@ -135,14 +135,14 @@ enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig
     t->base = e->file.base + e->file.h.data.off;
     enum ig_err err = find_blocks(e, why);
     if (err == IG_OK) err = make_tables(e, why);
+#if IG_MEM_RLP_BYTES
+    if (err == IG_OK) err = ig_ahead_open(e, why);
+#endif
     if (err == IG_OK) err = choose(e, why);
     if (err != IG_OK) return err;
     report(e);
     for (int i = 0; i < IG_N_XSLOT + IG_N_SPARE; i++) t->move[i].state = IG_MOVE_NONE;
     t->poison = o->poison;
-#if IG_MEM_RLP_BYTES
-    ig_ahead_init(t);
-#endif
     if (o->poison) memset(e->mem + IG_MEM_SLOTS_OFF, 0xff, IG_MEM_SLOTS_BYTES);
     return IG_OK;
 }
@@ -153,6 +153,7 @@ const char *ig_expert_where(const struct ig_engine *e)
 {
     static char text[160];
     const struct ig_tier *t = &e->tier;
+    if (e->device) return "all in the device's memory";
     snprintf(text, sizeof text,
              "%d of %d in slots, others %s with %s%s; tried: %.2f GB/s around the page cache%s%.2f",
              IG_N_XSLOT, IG_N_LAYER * IG_N_EXPERT,
@@ -167,7 +168,18 @@ const char *ig_expert_where(const struct ig_engine *e)
 
 const char *ig_expert_where(const struct ig_engine *e)
 {
-    (void)e;
+#if IG_XC
+    static char text[200];
+    if (e->device) {
+        snprintf(text, sizeof text,
+                 "%d sets of %d slots in the device's memory, %.0f %% of the rest within its reach; an expert takes "
+                 "%.0f us over the link, %.0f us by the CPU", IG_XC_SETS, e->miss.ways,
+                 100.0 * (double)e->miss.reach / (double)(IG_DATA_BYTES - IG_RESIDENT_BYTES), 1e6 * e->miss.link_s,
+                 1e6 * e->miss.cpu_s);
+        return text;
+    }
+#endif
+    if (e->device) return "all in the device's memory";
     return IG_TIER == IG_TIER_MMAP ? "mapped from the file" : "all in memory";
 }
 

@@ -1,5 +1,6 @@
 /* tier_stats.c -- what the expert cache did: one table of counters with names and units. */
 #include "tier_stats.h"
+#include "device_step.h"
 #include "state.h"
 
 #include <stdio.h>
@@ -25,8 +26,9 @@ static void add_layer(struct ig_expert_stats *s, struct ig_engine *e, int decode
 
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer)
 {
-    struct ig_expert_stats s = { .active = 1 };
+    struct ig_expert_stats s = { .active = e->device == NULL };
     struct ig_mover_count m;
+    if (!s.active) return s;
     s.steps = e->tier.steps[decode ? IG_TIER_DECODE : IG_TIER_PREFILL];
     for (int l = 0; l < IG_N_LAYER; l++)
         if (layer < 0 || l == layer) add_layer(&s, e, decode, l);
@@ -48,20 +50,63 @@ struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int laye
 void ig_expert_stats_reset(struct ig_engine *e)
 {
     struct ig_tier *t = &e->tier;
+    if (e->device) return;
     memset(t->count, 0, sizeof t->count);
     memset(t->steps, 0, sizeof t->steps);
     memset(t->cache.count, 0, sizeof *t->cache.count * IG_N_LAYER);
     ig_mover_counts(&t->mover, &t->before);
 }
 
+#if IG_MEM_RLP_BYTES
+const char *ig_prefetch_says(const struct ig_engine *e)
+{
+    static char text[256];
+    const struct ig_ahead *h = &e->tier.ahead;
+    const double less = h->gain > 1 ? 1 - 1 / h->gain : h->gain > 0 ? 1 / h->gain - 1 : 0;
+    if (h->trials == 0)
+        snprintf(text, sizeof text, "%s: on, because no trial has ended yet; fetches %s",
+                 h->predictor->name, IG_PREDICT_WHY);
+    else
+        snprintf(text, sizeof text, "%s: %s, because a step takes %s%.1f %% %s with it (trial %u)",
+                 h->predictor->name, h->pays ? "on" : "off", !h->pays && h->gain > 1 ? "only " : "",
+                 100 * less, h->gain > 1 ? "less" : "more", h->trials);
+    return text;
+}
+#else
+const char *ig_prefetch_says(const struct ig_engine *e)
+{
+    (void)e;
+    return "off, because the plan has no predictor: " IG_PREDICT_WHY;
+}
+#endif
+
 #else
 
+const char *ig_prefetch_says(const struct ig_engine *e)
+{
+    (void)e;
+    return IG_TIER == IG_TIER_MMAP ? "off, because the page cache decides"
+                                   : "off, because all experts are in memory";
+}
+#if IG_XC
+/* The device counts rows that went by themselves; a streamed batch has no hits. */
+struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer)
+{
+    if (!e->device || !decode) return (struct ig_expert_stats){ 0 };
+    return ig_step_stats(e, layer);
+}
+void ig_expert_stats_reset(struct ig_engine *e)
+{
+    if (e->device) ig_step_stats_reset(e);
+}
+#else
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer)
 {
     (void)e, (void)decode, (void)layer;
     return (struct ig_expert_stats){ 0 };
 }
 void ig_expert_stats_reset(struct ig_engine *e) { (void)e; }
+#endif
 
 #endif
 
@@ -129,12 +174,9 @@ void ig_expert_table(struct ig_engine *e, int decode, void (*show)(const char *t
              (double)s.bytes / 1e6, s.copy_busy_s > 0 ? (double)s.bytes / s.copy_busy_s / 1e9 : 0,
              (unsigned long long)s.steps);
     show(text);
-    if (!decode || s.ahead_gain <= 0) return;
-    snprintf(text, sizeof text,
-             "prefetch on in %llu steps; by its own trial a step takes %.1f %% %s with it",
-             (unsigned long long)s.steps_ahead,
-             100 * (s.ahead_gain > 1 ? 1 - 1 / s.ahead_gain : 1 / s.ahead_gain - 1),
-             s.ahead_gain > 1 ? "less" : "more");
+    if (!decode) return;
+    snprintf(text, sizeof text, "prefetch on in %llu steps; %s", (unsigned long long)s.steps_ahead,
+             ig_prefetch_says(e));
     show(text);
 }
 
@@ -158,9 +200,9 @@ json_t *ig_expert_json(struct ig_engine *e, int decode)
         const struct ig_expert_stats one = ig_expert_stats(e, decode, l);
         json_array_append_new(layers, one_json(&one));
     }
-    return json_pack("{s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:f}", "units", units, "all",
+    return json_pack("{s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:f, s:s}", "units", units, "all",
                      one_json(&s), "layers", layers, "copied_bytes", (json_int_t)s.bytes,
                      "copy_busy_s", s.copy_busy_s, "steps", (json_int_t)s.steps,
                      "steps_with_prefetch", (json_int_t)s.steps_ahead, "prefetch_gain",
-                     s.ahead_gain);
+                     s.ahead_gain, "prefetch", ig_prefetch_says(e));
 }

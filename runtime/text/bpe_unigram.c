@@ -5,12 +5,24 @@
  */
 #include "tokenizer_int.h"
 
-static void relax(struct ig_lattice *to, double score, int32_t id, size_t from)
+static void relax(const struct ig_tokenizer *t, struct ig_lattice *to, double score, int32_t id,
+                  size_t from)
 {
+    if (t->head->flags & IG_TOK_FLOAT_SCORES) score = (double)(float)score;
     if (to->from != UINT32_MAX && score <= to->score) return;
     to->score = score;
     to->id = id;
     to->from = (uint32_t)from;
+}
+
+/* SentencePiece keeps the sums of long texts near 0, where a float is precise: what is known in
+ * front of `at` loses the sum there. */
+static void rebase(const struct ig_tokenizer *t, struct ig_lattice *best, size_t at, size_t n)
+{
+    const double most = 1e5, sum = best[at].score;
+    if (!(t->head->flags & IG_TOK_FLOAT_SCORES) || (sum >= -most && sum <= most)) return;
+    for (size_t i = at; i <= n && i - at <= t->max_key; i++)
+        if (best[i].from != UINT32_MAX) best[i].score = (double)(float)(best[i].score - sum);
 }
 
 static void find_best(struct ig_encoder *e, const char *p, size_t n)
@@ -19,23 +31,26 @@ static void find_best(struct ig_encoder *e, const char *p, size_t n)
     struct ig_lattice *best = e->lattice.v;
     for (size_t i = 0; i <= n; i++) best[i] = (struct ig_lattice){ .id = -1, .from = UINT32_MAX };
     best[0].from = 0;
+    if (t->head->flags & IG_TOK_FLOAT_SCORES) best[0].score = e->sum;
     for (size_t at = 0; at < n;) {
         uint32_t cp;
         const size_t one = (size_t)ig_utf8_decode(p + at, n - at, &cp);
         const size_t most = n - at < t->max_key ? n - at : t->max_key;
         uint64_t h = IG_TOK_HASH0;
         int single = 0;
+        rebase(t, best, at, n);
         for (size_t k = 0; k < most; k++) {
             h = ig_tok_hash_byte(h, (unsigned char)p[at + k]);
             if (at + k + 1 < n && (p[at + k + 1] & 0xc0) == 0x80) continue;
             const int32_t id = ig_tok_find_hashed(t, p + at, k + 1, h);
-            if (id < 0) continue;
-            relax(&best[at + k + 1], best[at].score + t->score[id], id, at);
+            if (id < 0 || t->flag[id] & IG_TOKF_BYTE) continue;
+            relax(t, &best[at + k + 1], best[at].score + t->score[id], id, at);
             single |= k + 1 == one;
         }
-        if (!single) relax(&best[at + one], best[at].score + t->unk_score, -1, at);
+        if (!single) relax(t, &best[at + one], best[at].score + t->unk_score, -1, at);
         at += one;
     }
+    e->sum = best[n].score;
 }
 
 /* An unknown stretch by its bytes when they all are tokens, else as the unknown token. */

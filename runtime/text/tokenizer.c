@@ -44,13 +44,14 @@ static enum ig_err encode_piece(struct ig_encoder *e, int set, const struct ig_t
 
     struct ig_tok_text y = { 0 };
     uint32_t cp;
+    const int edges = (first ? IG_EDGE_START : 0) | (end == x->n ? IG_EDGE_END : 0);
     /* Where blanks were stripped, the text's start is gone for the pre-tokenizer. */
     ig_utf8_decode(p, end - start, &cp);
     for (size_t i = 0; i < t->n_norm; i++)
         if (t->step[i].kind == IG_STEP_STRIP && (t->step[i].arg & 1) && ig_utf8_is_space(cp))
             first = 0;
-    enum ig_err err =
-        ig_tok_normalize(t->step, t->n_norm, t->text, p, mark, end - start, e->limit, &y, e->why);
+    enum ig_err err = ig_tok_normalize(t->step, t->n_norm, t->text, p, mark, end - start, edges,
+                                       e->limit, &y, e->why);
     if (!err) err = encode_level(e, 1, &y, first);
     ig_text_free(&y);
     return err;
@@ -65,6 +66,8 @@ static enum ig_err encode_level(struct ig_encoder *e, int set, const struct ig_t
     while (!err && ig_added_next(e, set, x, from, &start, &end, &id)) {
         err = encode_piece(e, set, x, from, start, first && from == 0);
         if (!err && !IG_PUSH(e->ids, id)) err = no_mem(e->why);
+        if (e->tok->head->flags & IG_TOK_FLOAT_SCORES)
+            e->sum = (double)(float)(e->sum + e->tok->score[id]);
         from = end;
     }
     return err ? err : encode_piece(e, set, x, from, x->n, first && from == 0);

@@ -32,9 +32,13 @@ struct ig_tok_gguf {
     const uint32_t *merge_bytes;
     int32_t bos, eos, eot, unk, pad; /* -1 when absent */
     int add_bos, add_eos;            /* -1 when absent */
-    int no_space_prefix;             /* tokenizer.ggml.add_space_prefix is there and false */
-    const char *chat_template;       /* NULL when absent */
+    int space_prefix, trim_spaces; /* add_space_prefix, remove_extra_whitespaces; -1 when absent */
+    const char *charsmap;          /* precompiled_charsmap, NULL when absent */
+    uint32_t charsmap_bytes;
+    const char *chat_template; /* NULL when absent */
 };
+/* The rules alone: whether they hold what they promise. */
+enum ig_err ig_charsmap_check(const char *p, size_t n, struct ig_why *why);
 enum ig_err ig_tok_compile_gguf(void **blob, size_t *blob_bytes, const char *name,
                                 const struct ig_tok_gguf *g, struct ig_why *why);
 

@@ -1,5 +1,5 @@
 /* tokenizer_gguf.c -- a tokenizer from GGUF metadata: the kinds "gpt2" (byte-level
- * BPE) and "llama" (SentencePiece BPE).
+ * BPE), "llama" (SentencePiece BPE) and "t5" (SentencePiece unigram).
  */
 #include "tokenizer_int.h"
 
@@ -115,7 +115,8 @@ static int bpe_piece(struct ig_blob *b, uint32_t id)
 
 static enum ig_err read_pieces(struct ig_blob *b, const struct ig_tok_gguf *g, struct ig_why *why)
 {
-    const int byte_level = (b->head.flags & IG_TOK_BYTE_LEVEL) != 0;
+    const int byte_level = (b->head.flags & IG_TOK_BYTE_LEVEL) != 0,
+              unigram = b->head.model == IG_TOK_UNIGRAM;
     for (uint32_t id = 0; id < g->n_vocab; id++) {
         const int type = type_of(g, id);
         int ok;
@@ -128,6 +129,9 @@ static enum ig_err read_pieces(struct ig_blob *b, const struct ig_tok_gguf *g, s
             ok = byte_level ? bpe_piece(b, id) : spm_piece(b, id, type == T_BYTE);
         if (!ok) return no_mem(why);
         if (type == T_UNKNOWN) b->flag.v[id] |= IG_TOKF_SPECIAL;
+        if (unigram && type == T_UNKNOWN && b->head.unk < 0) b->head.unk = (int32_t)id;
+        if (unigram && type == T_BYTE) b->flag.v[id] |= IG_TOKF_BYTE;
+        if (unigram && type == T_UNUSED) continue;
         if (!byte_level && type != T_CONTROL && type != T_UNKNOWN && b->key.v[id].bytes > 0 &&
             b->key.v[id].bytes <= IG_TOK_MAX_KEY && !(b->flag.v[id] & IG_TOKF_CONTROL))
             b->flag.v[id] |= IG_TOKF_LOOKUP;
@@ -135,7 +139,12 @@ static enum ig_err read_pieces(struct ig_blob *b, const struct ig_tok_gguf *g, s
     return IG_OK;
 }
 
-static enum ig_err read_special(struct ig_blob *b, const struct ig_tok_gguf *g, int add_bos,
+/* What surrounds a text when the file does not say. */
+struct around {
+    int bos, eos;
+};
+
+static enum ig_err read_special(struct ig_blob *b, const struct ig_tok_gguf *g, struct around add,
                                 struct ig_why *why)
 {
     const struct {
@@ -164,9 +173,10 @@ static enum ig_err read_special(struct ig_blob *b, const struct ig_tok_gguf *g, 
     if ((g->eos >= 0 && !ig_blob_end_id(b, g->eos)) ||
         (g->eot >= 0 && !ig_blob_end_id(b, g->eot)) || !ig_blob_guess_ends(b))
         return no_mem(why);
-    if (g->add_bos >= 0) add_bos = g->add_bos;
-    if (add_bos && g->bos >= 0 && !IG_PUSH(b->prefix, g->bos)) return no_mem(why);
-    if (g->add_eos > 0 && g->eos >= 0 && !IG_PUSH(b->suffix, g->eos)) return no_mem(why);
+    if (g->add_bos >= 0) add.bos = g->add_bos;
+    if (g->add_eos >= 0) add.eos = g->add_eos;
+    if (add.bos && g->bos >= 0 && !IG_PUSH(b->prefix, g->bos)) return no_mem(why);
+    if (add.eos && g->eos >= 0 && !IG_PUSH(b->suffix, g->eos)) return no_mem(why);
     if (g->chat_template &&
         !ig_blob_name(b, "chat_template", g->chat_template, strlen(g->chat_template)))
         return no_mem(why);
@@ -181,30 +191,66 @@ static enum ig_err spm_model(struct ig_blob *b, const struct ig_tok_gguf *g, str
     if (!g->score) return ig_fail(why, IG_BAD_FILE, "tokenizer.ggml.scores: want one a token");
     for (uint32_t i = 0; i < g->n_vocab; i++)
         if (!IG_PUSH(b->score, (double)g->score[i])) return no_mem(why);
-    if (!g->no_space_prefix) {
+    if (g->space_prefix != 0) {
         b->head.flags |= IG_TOK_STRIP_SPACE;
         if (!ig_blob_step(b, IG_STEP_PREPEND, 0, mark, 3, "", 0)) return no_mem(why);
     }
     return ig_blob_step(b, IG_STEP_REPLACE, 0, " ", 1, mark, 3) ? IG_OK : no_mem(why);
 }
 
+/* SentencePiece's scores: of ordinary tokens as they are; a user's own tokens beat them all. */
+static enum ig_err unigram_scores(struct ig_blob *b, const struct ig_tok_gguf *g,
+                                  struct ig_why *why)
+{
+    if (!g->score) return ig_fail(why, IG_BAD_FILE, "tokenizer.ggml.scores: want one a token");
+    for (uint32_t i = 0; i < g->n_vocab; i++) {
+        const int type = type_of(g, i);
+        const double score = type == T_NORMAL ? (double)g->score[i]
+                             : type == T_USER && g->token_bytes[i]
+                                 ? (double)(float)(0.1 * (g->token_bytes[i] - 1))
+                                 : 0;
+        if (!IG_PUSH(b->score, score)) return no_mem(why);
+    }
+    return IG_OK;
+}
+
+static enum ig_err unigram_model(struct ig_blob *b, const struct ig_tok_gguf *g, struct ig_why *why)
+{
+    const uint32_t how =
+        (g->trim_spaces > 0 ? IG_SPM_TRIM : 0u) | (g->space_prefix > 0 ? IG_SPM_PREFIX : 0u);
+    b->head.model = IG_TOK_UNIGRAM;
+    b->head.flags |= IG_TOK_FUSE_UNK | IG_TOK_FLOAT_SCORES;
+    if (how) b->head.flags |= IG_TOK_STRIP_SPACE;
+    for (uint32_t i = 0; g->type && i < g->n_vocab; i++)
+        if (g->type[i] == T_BYTE) b->head.flags |= IG_TOK_BYTE_FALLBACK;
+    const enum ig_err err = unigram_scores(b, g, why);
+    if (err) return err;
+    return ig_blob_step(b, IG_STEP_SPM, how, g->charsmap ? g->charsmap : "", g->charsmap_bytes, "",
+                        0)
+               ? IG_OK
+               : no_mem(why);
+}
+
 static enum ig_err compile(struct ig_blob *b, const struct ig_tok_gguf *g, struct ig_why *why)
 {
-    int add_bos = 1;
+    struct around add = { .bos = 1 };
     enum ig_err err = read_tokens(b, g, why);
     if (err) return err;
     if (g->model && !strcmp(g->model, "gpt2")) {
         b->head.model = IG_TOK_BPE;
-        err = ig_pretok_named(b, g->pre ? g->pre : "default", &add_bos, why);
+        err = ig_pretok_named(b, g->pre ? g->pre : "default", &add.bos, why);
         if (!err) err = read_merges(b, g, why);
     } else if (g->model && !strcmp(g->model, "llama")) {
         err = spm_model(b, g, why);
+    } else if (g->model && !strcmp(g->model, "t5")) {
+        add = (struct around){ .eos = 1 };
+        err = unigram_model(b, g, why);
     } else {
-        err = ig_fail(why, IG_BAD_FILE, "tokenizer.ggml.model: want gpt2 or llama, found %s",
+        err = ig_fail(why, IG_BAD_FILE, "tokenizer.ggml.model: want gpt2, llama or t5, found %s",
                       g->model ? g->model : "nothing");
     }
     if (!err) err = read_pieces(b, g, why);
-    if (!err) err = read_special(b, g, add_bos, why);
+    if (!err) err = read_special(b, g, add, why);
     return err;
 }
 

@@ -4,6 +4,7 @@
  * its field: a tokenizer that is nearly right is worse than none.
  */
 #include "tokenizer_int.h"
+#include <math.h>
 #include <stdlib.h>
 
 static const char *type_name(const json_t *j)
@@ -93,6 +94,35 @@ static enum ig_err read_vocab_object(struct ig_hf *h, json_t *vocab)
     return IG_OK;
 }
 
+/* A score as the reference reads it: its shortest digits as an integer, which a power of ten then
+ * divides.  That rounds twice, and sometimes decides between splits whose sums are equal. */
+static double score_as_read(double v)
+{
+    char text[40], power[16];
+    int digits = 14, n = 0;
+    uint64_t whole = 0;
+    do /* what 15 digits can say is the shortest, without its zeros at the end */
+        snprintf(text, sizeof text, "%.*e", digits, fabs(v));
+    while (strtod(text, NULL) != fabs(v) && ++digits <= 16);
+    char *e = strchr(text, 'e');
+    if (!e) return v;
+    int at = (int)(e - text), exponent = atoi(e + 1);
+    while (at > 1 && (text[at - 1] == '0' || text[at - 1] == '.')) at--;
+    for (int i = 0; i < at; i++) {
+        if (text[i] == '.') continue;
+        whole = 10 * whole + (uint64_t)(text[i] - '0');
+        n++;
+    }
+    exponent -= n - 1;
+    double f = (double)whole;
+    for (int step; exponent != 0; exponent -= step) {
+        step = exponent < -308 ? -308 : exponent > 308 ? 308 : exponent;
+        snprintf(power, sizeof power, "1e%d", abs(step));
+        f = step < 0 ? f / strtod(power, NULL) : f * strtod(power, NULL);
+    }
+    return signbit(v) ? -f : f;
+}
+
 static enum ig_err read_vocab_scores(struct ig_hf *h, const json_t *vocab)
 {
     if (json_array_size(vocab) > IG_TOK_MAX_VOCAB)
@@ -107,7 +137,7 @@ static enum ig_err read_vocab_scores(struct ig_hf *h, const json_t *vocab)
         const enum ig_err err =
             put_token(h, i, json_string_value(text), json_string_length(text), path);
         if (err) return err;
-        const double v = json_number_value(score);
+        const double v = score_as_read(json_number_value(score));
         if (!IG_PUSH(h->b.score, v)) return no_mem(h);
     }
     return IG_OK;
@@ -238,7 +268,7 @@ static enum ig_err added_text(struct ig_hf *h, const char *p, size_t n, struct i
     if (!(a->flags & IG_ADD_NORMALIZED) || n_norm == 0)
         return ig_blob_text(&h->b, p, n, &a->text) ? IG_OK : no_mem(h);
     enum ig_err err = ig_tok_normalize(h->b.step.v, n_norm, h->b.text.p, p, NULL, n,
-                                       IG_TOK_MAX_ADDED, &out, h->why);
+                                       IG_EDGE_START | IG_EDGE_END, IG_TOK_MAX_ADDED, &out, h->why);
     if (!err && out.n == 0)
         err = ig_fail(h->why, IG_BAD_FILE,
                       "%s: added_tokens: \"%.80s\" "

@@ -3,6 +3,8 @@
  */
 #include "tokenizer_int.h"
 
+enum { MAX_CHARSMAP = 1 << 26 }; /* published ones have 400 KB */
+
 static enum ig_err no_mem(struct ig_hf *h)
 {
     return ig_fail(h->why, IG_NO_MEM, "%s: out of memory", h->name);
@@ -76,12 +78,33 @@ static enum ig_err replace_step(struct ig_hf *h, const json_t *j, const char *pa
     return step(h, IG_STEP_REPLACE, 0, from, n, to, json_string_length(content), path);
 }
 
+static enum ig_err charsmap_step(struct ig_hf *h, const json_t *j, const char *path)
+{
+    const json_t *text = json_object_get(j, "precompiled_charsmap");
+    struct ig_tok_text map = { 0 };
+    struct ig_why inner;
+    char sub[160];
+    snprintf(sub, sizeof sub, "%s.precompiled_charsmap", path);
+    if (!json_is_string(text) || json_string_length(text) == 0 ||
+        json_string_length(text) > MAX_CHARSMAP)
+        return ig_hf_want(h, sub, "text in base64", text);
+    enum ig_err err = IG_OK;
+    if (!ig_base64(json_string_value(text), json_string_length(text), &map))
+        err = ig_hf_want(h, sub, "base64", text);
+    if (!err && ig_charsmap_check(map.p, map.n, &inner))
+        err = ig_fail(h->why, IG_BAD_FILE, "%s: %s: %.200s", h->name, path, inner.text);
+    if (!err) err = step(h, IG_STEP_CHARSMAP, 0, map.p, map.n, "", 0, path);
+    ig_text_free(&map);
+    return err;
+}
+
 enum ig_err ig_hf_normalizer(struct ig_hf *h, const json_t *j, const char *path)
 {
     if (!j || json_is_null(j)) return IG_OK;
     if (is_type(j, "Sequence")) return each(h, j, path, "normalizers", ig_hf_normalizer);
     if (is_type(j, "NFC")) return step(h, IG_STEP_NFC, 0, "", 0, "", 0, path);
     if (is_type(j, "Replace")) return replace_step(h, j, path);
+    if (is_type(j, "Precompiled")) return charsmap_step(h, j, path);
     if (is_type(j, "Prepend")) {
         const json_t *p = json_object_get(j, "prepend");
         char sub[160];
@@ -96,7 +119,7 @@ enum ig_err ig_hf_normalizer(struct ig_hf *h, const json_t *j, const char *path)
                                (ig_hf_true(j, "strip_right", 1) ? 2u : 0u);
         return step(h, IG_STEP_STRIP, sides, "", 0, "", 0, path);
     }
-    return unknown(h, j, path, "NFC, Replace, Prepend, Strip or Sequence");
+    return unknown(h, j, path, "NFC, Replace, Prepend, Strip, Precompiled or Sequence");
 }
 
 /* -- pre-tokenizer */

@@ -26,8 +26,9 @@ enum {
     IG_TOK_IGNORE_MERGES = 1,
     IG_TOK_BYTE_FALLBACK = 2, /* unknown characters become the tokens of their bytes */
     IG_TOK_FUSE_UNK = 4,
-    IG_TOK_BYTE_LEVEL = 8,  /* symbols are bytes, else characters */
-    IG_TOK_STRIP_SPACE = 16 /* decoding drops one leading space of the text */
+    IG_TOK_BYTE_LEVEL = 8,   /* symbols are bytes, else characters */
+    IG_TOK_STRIP_SPACE = 16, /* decoding drops one leading space of the text */
+    IG_TOK_FLOAT_SCORES = 32 /* sums of scores are rounded to float, as SentencePiece's are */
 };
 
 /* Flags of a token. */
@@ -35,7 +36,8 @@ enum {
     IG_TOKF_SPECIAL = 1, /* no text unless asked for */
     IG_TOKF_CONTROL = 2, /* never read from text that a person wrote */
     IG_TOKF_LOOKUP = 4,  /* the model may produce it from its text */
-    IG_TOKF_ADDED = 8
+    IG_TOKF_ADDED = 8,
+    IG_TOKF_BYTE = 16 /* stands for a byte; its own text is another's */
 };
 
 /* Flags of an added token. */
@@ -57,6 +59,8 @@ enum ig_tok_step_kind {
     IG_STEP_REPLACE,  /* every a by b */
     IG_STEP_COLLAPSE, /* runs of spaces by b */
     IG_STEP_STRIP,    /* arg: 1 left, 2 right */
+    IG_STEP_CHARSMAP, /* a: precompiled rules, by clusters */
+    IG_STEP_SPM,      /* a: precompiled rules or nothing; arg: IG_SPM_TRIM, IG_SPM_PREFIX */
     /* pre-tokenisers */
     IG_STEP_SPLIT,      /* pattern a; arg: enum ig_split, + IG_SPLIT_INVERT */
     IG_STEP_BYTE_LEVEL, /* arg: 1 = a space before a piece that has none */
@@ -72,6 +76,11 @@ enum ig_split {
     IG_N_SPLIT,
     IG_SPLIT_INVERT = 16
 };
+enum {
+    IG_SPM_TRIM = 1,
+    IG_SPM_PREFIX = 2
+}; /* runs of spaces and those at the edges; a mark before the text */
+enum { IG_EDGE_START = 1, IG_EDGE_END = 2 }; /* what of the whole text a piece of it has */
 enum ig_metaspace { IG_META_NEVER, IG_META_FIRST, IG_META_ALWAYS, IG_META_SPLIT = 16 };
 
 struct ig_tok_step {
@@ -211,6 +220,8 @@ struct ig_encoder {
     IG_VEC(struct ig_bpe_sym) sym;
     IG_VEC(struct ig_bpe_cand) heap;
     IG_VEC(struct ig_lattice) lattice;
+    double sum; /* of the scores so far, with IG_TOK_FLOAT_SCORES: where sums are rounded depends on
+                   it */
     uint64_t budget; /* bytes that patterns may still look at and steps may still write */
     size_t limit;    /* bytes that a piece may grow to */
     void *match_data, *match_ctx;
@@ -240,10 +251,20 @@ void ig_regex_done(struct ig_encoder *e);
 int ig_added_next(struct ig_encoder *e, int set, const struct ig_tok_text *text, size_t from,
                   size_t *start, size_t *end, int32_t *id);
 
-/* tokenizer_norm.c */
+/* tokenizer_norm.c; edges: IG_EDGE_... */
 enum ig_err ig_tok_normalize(const struct ig_tok_step *step, size_t n_step, const char *strings,
-                             const char *p, const unsigned char *mark, size_t n, size_t limit,
-                             struct ig_tok_text *out, struct ig_why *why);
+                             const char *p, const unsigned char *mark, size_t n, int edges,
+                             size_t limit, struct ig_tok_text *out, struct ig_why *why);
+/* tokenizer_charsmap.c: SentencePiece's rules as tokenizer.json's reference applies them, and as
+ * SentencePiece does, spaces included.  0 when memory ends; they may stop behind `limit`. */
+int ig_charsmap_clusters(const char *map, size_t map_bytes, const struct ig_tok_text *in,
+                         size_t limit, struct ig_tok_text *out);
+int ig_charsmap_spm(const char *map, size_t map_bytes, uint32_t how, int edges,
+                    const struct ig_tok_text *in, size_t limit, struct ig_tok_text *out);
+/* The bytes that base64 spells; 0: it does not, or memory ends. */
+int ig_base64(const char *p, size_t n, struct ig_tok_text *out);
+/* tokenizer_grapheme.c: bytes of the cluster that p starts with, n > 0 */
+size_t ig_grapheme(const char *p, size_t n);
 /* tokenizer_nfc.c: canonical composition; 0 when memory ends. */
 int ig_nfc(const struct ig_tok_text *in, struct ig_tok_text *out);
 

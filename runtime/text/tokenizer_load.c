@@ -159,10 +159,16 @@ static enum ig_err check_steps(struct ig_tokenizer *t, struct ig_why *why)
         const struct ig_tok_step *s = &t->step[i];
         if (s->kind >= IG_N_STEP || !span_ok(t, s->a) || !span_ok(t, s->b))
             return bad(why, "an unknown step");
-        if (!ig_utf8_valid(t->text + s->a.off, s->a.bytes) ||
+        struct ig_why rules;
+        const int has_map =
+            s->kind == IG_STEP_CHARSMAP || (s->kind == IG_STEP_SPM && s->a.bytes > 0);
+        const enum ig_err map =
+            has_map ? ig_charsmap_check(t->text + s->a.off, s->a.bytes, &rules) : IG_OK;
+        if (map) return ig_fail(why, map, "tokenizer: %.300s", rules.text);
+        if ((!has_map && !ig_utf8_valid(t->text + s->a.off, s->a.bytes)) ||
             !ig_utf8_valid(t->text + s->b.off, s->b.bytes))
             return bad(why, "a step's text is not UTF-8");
-        if (s->kind != IG_STEP_SPLIT && (s->a.bytes > 64 || s->b.bytes > 64))
+        if (s->kind != IG_STEP_SPLIT && ((s->a.bytes > 64 && !has_map) || s->b.bytes > 64))
             return bad(why, "a step's text is too long");
         if ((s->kind == IG_STEP_REPLACE || s->kind == IG_STEP_METASPACE) && s->a.bytes == 0)
             return bad(why, "a step replaces nothing");
@@ -310,13 +316,15 @@ static enum ig_err build(struct ig_tokenizer *t, struct ig_why *why)
     if (!err) err = build_pairs(t, why);
     if (err) return err;
     build_bytes(t);
-    if (t->head->model != IG_TOK_BPE && !t->score) return bad(why, "no scores");
+    if ((t->head->model != IG_TOK_BPE || t->head->flags & IG_TOK_FLOAT_SCORES) && !t->score)
+        return bad(why, "no scores");
     if (t->head->model == IG_TOK_SPM) return build_ranks(t, why);
     if (t->head->model == IG_TOK_UNIGRAM) {
         double least = 0;
         for (uint32_t i = 0; i < t->head->n_tok; i++)
             if (t->score[i] < least) least = t->score[i];
         t->unk_score = least - 10; /* SentencePiece's penalty */
+        if (t->head->flags & IG_TOK_FLOAT_SCORES) t->unk_score = (double)((float)least - 10.0f);
     }
     return IG_OK;
 }

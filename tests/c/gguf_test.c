@@ -460,8 +460,8 @@ static void test_tokenizer(void **state)
 static void test_space_prefix(void **state)
 {
     static const struct {
-        int there, value, none;
-    } want[] = { { 0, 0, 0 }, { 1, 1, 0 }, { 1, 0, 1 } };
+        int there, value, read;
+    } want[] = { { 0, 0, -1 }, { 1, 1, 1 }, { 1, 0, 0 } };
     struct ig_gguf g;
     struct ig_tok_gguf v;
     (void)state;
@@ -472,7 +472,7 @@ static void test_space_prefix(void **state)
             kv_u32(&b, "tokenizer.ggml.add_space_prefix", IG_GGUF_BOOL, (uint32_t)want[i].value);
         assert_int_equal(ig_gguf_open(&g, save("tok.gguf", &b), &why), IG_OK);
         assert_int_equal(ig_gguf_tokenizer(&g, &v, &why), IG_OK);
-        assert_int_equal(v.no_space_prefix, want[i].none);
+        assert_int_equal(v.space_prefix, want[i].read);
         ig_gguf_close(&g);
         free(b.p);
     }

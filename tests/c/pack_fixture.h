@@ -237,6 +237,15 @@ static inline float fx_fact(const struct fixture *x, const char *key, float valu
     return x->wrong && strcmp(x->wrong, key) == 0 ? value + 1.0f : value;
 }
 
+/* general.architecture of the plan's GGUF files. */
+static inline const char *fx_arch(void)
+{
+    for (int i = 0; i < ig_n_words; i++)
+        if (ig_words[i].gguf && strcmp(ig_words[i].gguf, "general.architecture") == 0)
+            return ig_words[i].want[0];
+    return "";
+}
+
 /* The architecture and every fact, as floats; how many. */
 static inline uint64_t fx_gguf_facts(struct bytes *head, const struct fixture *x)
 {
@@ -245,7 +254,7 @@ static inline uint64_t fx_gguf_facts(struct bytes *head, const struct fixture *x
 
     put_str(head, "general.architecture");
     put_u32(head, STRING);
-    put_str(head, fx_fact(x, "general.architecture", 0) > 0 ? "other" : ig_gguf_arch);
+    put_str(head, fx_fact(x, "general.architecture", 0) > 0 ? "other" : fx_arch());
     for (int i = 0; i < ig_n_facts; i++) {
         if (!ig_facts[i].gguf[0]) continue;
         const float v = fx_fact(x, ig_facts[i].gguf[0], ig_facts[i].value);

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "policies.h"
-#include "predict.h"
+#include "predictors.h"
 #include "sim.h"
 #include "trace.h"
 
@@ -241,7 +241,7 @@ static struct sim_result run(struct setup *s, const char *policy, uint32_t n_set
     assert_true(!policy || c.policy);
     ig_geometry(&c.g, &s->t, n_set, slots);
     if (predict < N_PREDICT) {
-        ig_predict_init(&predictor, predict, &s->t, train, 1);
+        ig_predict_init(&predictor, predict, &s->t, &(struct learned){ .train = train }, 1);
         c.predictor = &predictor;
     }
     ig_sim(&c, &r);

@@ -37,6 +37,8 @@ static void gguf_byte_level(void **state)
                                 .pad = -1,
                                 .add_bos = -1,
                                 .add_eos = -1,
+                                .space_prefix = -1,
+                                .trim_spaces = -1,
                                 .chat_template = "x" };
     (void)state;
     json_object_foreach(json_object_get(model, "vocab"), key, v)
@@ -106,7 +108,9 @@ static struct ig_tok_gguf spm_view(void)
                                  .unk = 0,
                                  .pad = -1,
                                  .add_bos = -1,
-                                 .add_eos = -1 };
+                                 .add_eos = -1,
+                                 .space_prefix = -1,
+                                 .trim_spaces = -1 };
 }
 
 static void gguf_sentencepiece(void **state)
@@ -140,7 +144,7 @@ static void gguf_sentencepiece(void **state)
 static void gguf_without_space_prefix(void **state)
 {
     struct ig_tok_gguf view = spm_view();
-    view.no_space_prefix = 1;
+    view.space_prefix = 0;
     const struct tok k = make_gguf(&view);
     (void)state;
     json_t *ids = json_loads("[1,9]", 0, NULL);
@@ -172,7 +176,7 @@ static void lying_gguf(void **state)
     struct ig_tok_gguf g = spm_view();
     int32_t type[N_SPM];
     (void)state;
-    g.model = "bert", gguf_fails(&g, "tokenizer.ggml.model: want gpt2 or llama, found bert");
+    g.model = "bert", gguf_fails(&g, "tokenizer.ggml.model: want gpt2, llama or t5, found bert");
     g.model = NULL, gguf_fails(&g, "tokenizer.ggml.model");
     g = spm_view(), g.score = NULL, gguf_fails(&g, "tokenizer.ggml.scores");
     g = spm_view(), g.n_vocab = 0, gguf_fails(&g, "tokenizer.ggml.tokens");

@@ -53,6 +53,7 @@ local function tiny(name)
 end
 function TestArm64:testQ4K() tiny("tiny-q4_k") end
 function TestArm64:testMxfp4() tiny("tiny-mxfp4") end
+function TestArm64:testKvQ80() tiny("tiny-kvq8") end
 
 function TestArm64:testGoldenLogits()
   local emulated, _, weights = engines("mixtral", "tests/golden/mixtral")

@@ -134,6 +134,13 @@ function TestBench:testJson()
   lu.assertTrue(got.peak_bytes > 0 and got.plan_bytes > 0)
 end
 
+-- JSON's readers keep numbers as doubles: a seed of 64 bits is read exactly as a string.
+function TestBench:testLargestSeed()
+  local out, err, code = ingot("bench %m -p 0 -n 1 -r 1 -s 18446744073709551615 -o json")
+  assert_code(0, code, err)
+  lu.assertEquals(json.decode(out).seed, "18446744073709551615")
+end
+
 function TestBench:testCsvAndText()
   local out, err, code = ingot("bench %m -p 8 -n 4 -r 1 -o csv")
   assert_code(0, code, err)
@@ -188,9 +195,9 @@ function TestInfo:testPlannedThreads()
   local cpus = f:read("n")
   f:close()
   lu.skipIf(cpus >= 32, "the machine has what was planned")
-  local say = ("threads: planned for 32, the machine has %d usable CPU"):format(cpus)
   local _, err = ingot("run %m -p x -n 1")
-  lu.assertStrContains(err, say)
+  local cores = tonumber(err:match("threads: planned for 32, the machine has (%d+) usable core"))
+  lu.assertTrue(cores and cores >= 1 and cores <= cpus, err)
   _, err = ingot("run %m -p x -n 1 -t 1")
   lu.assertNotStrContains(err, "downgrade: threads")
 end

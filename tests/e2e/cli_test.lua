@@ -293,4 +293,36 @@ function TestMachine:testLacksAnInstructionSet()
   end
 end
 
+-- Whatever names a user gives, messages do not steer the terminal; links are written through.
+TestNames = {}
+
+function TestNames:testControlBytes()
+  local name = "a\27[31m\7\194\155b"
+  local path, shown = tmp(name), "a\\x1b[31m\\x07\\xc2\\x9bb"
+  local q = "'" .. path .. "'"
+  local none = "'" .. path .. "-none'"
+  for _, command in ipairs {
+    "pack " .. SRC .. " -o " .. q, "info -m " .. q, "info -m " .. none, "eval %m --tokens 1,2 --dump " .. q,
+    "pack " .. none .. " -o x", "eval %m -f " .. none, "run %m -f " .. none, "run -p x -m " .. none,
+    "tokenize %m -f " .. none, "trace %m -f " .. none, "bench %m --route " .. none, "run " .. q, "'" .. name .. "'",
+    "run %m -p x -s '" .. name .. "'", "pack " .. SRC .. " -o '" .. path .. "/no/folder'",
+  } do
+    local out, err = ingot(command)
+    lu.assertStrContains(out .. err, shown, false, command)
+    lu.assertNil((out .. err):find("[\7\27]"), command)
+    lu.assertNil((out .. err):find("\194\155", 1, true), command)
+  end
+end
+
+function TestNames:testLinkIsWrittenThrough()
+  local link, file = tmp("link.ingot"), tmp("folder/weights.ingot")
+  L.run(("mkdir -p %s; ln -s folder/weights.ingot %s"):format(tmp("folder"), link))
+  for _ = 1, 2 do -- first the link leads nowhere
+    local _, err, code = ingot(("pack %s -o %s"):format(SRC, link))
+    assert_code(0, code, err)
+    lu.assertEquals((L.run(("readlink %s; cmp %s %s && ls %s"):format(link, file, weights, tmp("folder")))),
+      "folder/weights.ingot\nweights.ingot\n")
+  end
+end
+
 C.finish()

@@ -155,6 +155,7 @@ end
 function TestGolden:testPerplexityF32() perplexity("t-tiny-f32", 1e-5) end
 function TestGolden:testPerplexityBf16() perplexity("t-tiny-bf16", 1e-3) end
 function TestGolden:testPerplexityQ8_0() perplexity("t-tiny-q8_0", 5e-3) end
+function TestGolden:testPerplexityKvQ8_0() perplexity("t-tiny-kvq8", 5e-3) end
 function TestGolden:testPerplexityQ4_0() perplexity("t-tiny-q4_0", 2e-2) end
 function TestGolden:testPerplexityQ4_K() perplexity("t-tiny-q4_k", 1.2e-2) end
 function TestGolden:testPerplexityMxfp4() perplexity("t-tiny-mxfp4", 3e-2) end
@@ -191,7 +192,7 @@ for _, name in ipairs(FAMILIES) do
   end
 end
 --- Latent attention, two stacks, and dense blocks in block formats; past 1024 positions, too.
-for _, case in ipairs { "latent-q8_0", "latent-q4_0", "switch-f32", "switch-q8_0" } do
+for _, case in ipairs { "latent-q8_0", "latent-q4_0", "switch-f32", "switch-q8_0", "switch-kvq8" } do
   TestGolden["testBitsSynth_" .. case:gsub("%-", "_")] = function()
     local id = "t-" .. case
     lu.skipIf(not L.engine(id), id .. " is not built")
@@ -209,6 +210,11 @@ function TestGolden:testBitsBlocks() invariant("t-demo", "tests/data/tiny-mixtra
 --- Past 1024 positions attention is split into spans between threads.
 function TestGolden:testBitsLongContext()
   invariant("t-demo", "tests/data/tiny-mixtral.gguf", pseudo_ids(1150, 4096))
+end
+function TestGolden:testBitsKvQ8_0()
+  for _, n in ipairs { 150, 1150 } do
+    invariant("t-demo-kvq8", "tests/data/tiny-mixtral.gguf", pseudo_ids(n, 4096))
+  end
 end
 
 --- A GGUF of lossless types gives the bits of the safetensors it was made from.

@@ -47,6 +47,28 @@ function T.test_two_stacks()
     lu.assertTrue(run("t-tier-switch", options) == want, options)
   end
 end
+-- Every predictor that something was learned for; t-tier has hybrid, t-tier-half next-router.
+function T.test_history() same("t-tier-history") same("t-tier-history", "-b 1") end
+function T.test_forest() same("t-tier-forest") same("t-tier-forest", "-b 1 -t 1") end
+function T.test_mlp() same("t-tier-mlp") same("t-tier-mlp", "-b 1") end
+function T.test_no_predictor() same("t-tier-none") end
+
+-- Whether prefetch is on is said at the end of a run and in JSON, with the reason.
+function T.test_prefetch_is_never_silent()
+  local weights = lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
+  for engine, want in pairs { ["t-tier"] = "hybrid: on, because no trial has ended yet",
+      ["t-tier-none"] = "off, because the plan has no predictor", ["t-tier-mmap"] = "off, because the page cache" } do
+    local _, err, code = lib.run(("%s run -m %s -p Once -n 4"):format(lib.engine(engine), weights))
+    lu.assertEquals(code, 0, err)
+    if engine ~= "t-tier-mmap" then lu.assertStrContains(err, "prefetch: " .. want) end
+    local info = lib.run(("%s info -m %s -o json"):format(lib.engine(engine), weights))
+    lu.assertStrContains(info, want)
+  end
+  -- 64 steps, and a trial's 128 later, there is a verdict, whichever.
+  local out, err, code = lib.run(("%s bench -m %s -p 0 -n 140 -r 1 -o json"):format(lib.engine("t-tier"), weights))
+  lu.assertEquals(code, 0, err)
+  lu.assertStrMatches(out, ".*\"prefetch\": *\"hybrid: o[nf]f?, because a step takes .* with it %(trial 1%)\".*")
+end
 function T.test_page_cache() same("t-tier-mmap") end
 
 TestTier = T

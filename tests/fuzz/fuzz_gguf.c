@@ -1,5 +1,5 @@
 /* Any bytes as a .gguf file: an error, or tensors and a tokenizer that lie inside it. */
-#include "../../runtime/gguf.h"
+#include "gguf.h"
 #include "fuzz_file.h"
 
 static unsigned long sum; /* so that every byte is really read */

@@ -1,5 +1,5 @@
 /* Any bytes as a .safetensors file: an error, or tensors that lie inside it. */
-#include "../../runtime/safetensors.h"
+#include "safetensors.h"
 #include "fuzz_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -6,7 +6,7 @@
  * stop nearly every mutant at the door, so the flag says to make them right: what
  * is tested is what stands behind them.
  */
-#include "../../runtime/wfile.h"
+#include "wfile.h"
 #include "fuzz_file.h"
 
 #define XXH_INLINE_ALL

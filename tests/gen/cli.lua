@@ -25,6 +25,14 @@ function T.test_old_lua_is_refused()
   eq(code, 2)
 end
 
+function T.test_names_do_not_steer_the_terminal()
+  local out, code = build("'" .. folder .. "/a\27[31m\194\155.gguf' models/\7.lua")
+  lu.assertTrue(code ~= 0)
+  lu.assertStrContains(out, "/a\\x1b[31m\\xc2\\x9b.gguf")
+  lu.assertStrContains(out, "models/\\x07.lua")
+  lu.assertNil(out:find("[\7\27]"))
+end
+
 function T.test_usage()
   local out, code = build("")
   eq(code, 2)

@@ -71,7 +71,7 @@ function T.test_kernels_know_no_model() check_includes("kernels", { "kernels" },
 
 function T.test_runtime_folders_depend_on_those_before_them()
   local below = { "kernels" }
-  for _, folder in ipairs { "base", "text", "file", "cache", "model", "cmd" } do
+  for _, folder in ipairs { "base", "text", "file", "cache", "device", "model", "cmd" } do
     below[#below + 1] = "runtime/" .. folder
     check_includes("runtime/" .. folder, below, { "config.h", "tables.h" })
   end

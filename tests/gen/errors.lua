@@ -81,7 +81,7 @@ end
 
 function T.test_hardware_fields()
   eq(hw_problem { isa = 'isa = "sse"', cores = "" },
-    'x.lua: isa: want ref or avx2 or avx512 or neon or i8mm, got "sse"\n'
+    'x.lua: isa: want ref or avx2 or avx512 or amx or neon or i8mm, got "sse"\n'
     .. 'x.lua: cores: want an integer from 1 to 1024, got nothing')
   eq(hw_problem { source = 'source = " "' }, 'x.lua: source: want where these numbers come from, got " "')
   eq(hw_problem { cache = "cache = { l1d = 1, l2 = 2 }" },
@@ -105,7 +105,7 @@ function T.test_options()
   eq(problem("ctx=lots"), '--set: ctx: want an integer from 1 to 16777216, got "lots"')
   eq(problem("quant=q4_k", "quant.attn=mxfp4"), "")
   lu.assertStrContains(problem("quant=iq2_xs"), '--set: quant: want f32 or f16 or bf16 or q8_0 or q4_0 or q4_k or ')
-  eq(problem("kv=q8_0"), '--set: kv: want f32 or f16, got "q8_0"')
+  eq(problem("kv=q4_0"), '--set: kv: want f32 or f16 or q8_0, got "q4_0"')
   eq(problem("id=../up"), "--set: id: want a name of letters, digits, '.', '_' and '-', got \"../up\"")
   for _, id in ipairs { "active.mk", "common", "tools", "tests", "test", "probe", "common-assert", "tests-address" } do
     eq(problem("id=" .. id), ('--set: id: want a name that the build does not use itself, got "%s"'):format(id))
@@ -124,6 +124,7 @@ function T.test_sizes_that_contradict()
   eq(refused("tiny-mixtral", "box-8gb", { "ctx=64", "batch=65" }), "--set: batch: want at most ctx (64), got 65")
   eq(refused("tiny-mixtral", "box-8gb", { "batch=8", "logit_rows=9" }),
     "--set: logit_rows: want at most batch (8), got 9")
+  eq(refused("mixtral", "4090", { "kv=q8_0" }), "--set: kv: want f16 or f32 on a machine with a GPU, got q8_0")
 end
 
 function T.test_ram_refusal_has_numbers()
@@ -137,7 +138,7 @@ function T.test_ram_refusal_has_numbers()
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "ctx=1000000" }), "KV for 1000000 positions 122.1 GiB")
   eq(refused("mixtral-8x22b", "box-8gb"),
     "models/mixtral-8x22b.lua on hw/box-8gb.lua: memory: want at most 7.5 GiB, got 24.0 GiB with experts on disk: "
-    .. "resident weights 5.3 GiB, KV for 4096 positions 896.0 MiB, 112 slots 17.7 GiB, work 59.8 MiB")
+    .. "resident weights 5.3 GiB, KV for 4096 positions 896.0 MiB, 112 slots 17.7 GiB, work 61.8 MiB")
 end
 
 function T.test_cache_that_cannot_hit_is_refused()

@@ -310,6 +310,10 @@ function T.test_model_facts()
   eq(with("llama.expert_count", 4, u32(0)), "m.gguf: llama.expert_count: want an integer from 1 to 1024, got 0")
   eq(with("llama.expert_used_count", 4, u32(4)),
     "m.gguf: llama.expert_used_count: want at most n_expert (3), got 4")
+  for _, key in ipairs { "llama.expert_count", "llama.expert_used_count" } do -- one a layer
+    lu.assertStrMatches(with(key, 9, u32(4) .. u64(2) .. u32(3) .. u32(0)),
+      "m.gguf: " .. key .. ": want an integer from 1 to %d+, got a table")
+  end
   eq(with("llama.block_count", 9, u32(4) .. u64(1) .. u32(2)),
     "m.gguf: llama.block_count: want an integer from 1 to 1024, got a table")
   eq(with("llama.block_count", 8, str("2")), 'm.gguf: llama.block_count: want an integer from 1 to 1024, got "2"')
@@ -449,6 +453,24 @@ function T.test_vocabulary()
   eq(with("eos_token_id", 8, str("1")), "m.gguf: tokenizer.ggml.eos_token_id: want u32, got string")
   eq(with("add_space_prefix", 7, "\0"), "")
   eq(with("add_space_prefix", 4, u32(0)), "m.gguf: tokenizer.ggml.add_space_prefix: want bool, got u32")
+  eq(with("remove_extra_whitespaces", 4, u32(0)), "m.gguf: tokenizer.ggml.remove_extra_whitespaces: want bool, got u32")
+  local map = "m.gguf: tokenizer.ggml.precompiled_charsmap: want "
+  local function charsmap(bytes, element)
+    return with("precompiled_charsmap", 9, u32(element or 0) .. u64(#bytes) .. bytes)
+  end
+  local leaf = 0x80000000
+  eq(charsmap(""), "")
+  eq(charsmap(u32(8) .. u32(0) .. u32(leaf + 3) .. "ab\0é\0", 1), "")
+  eq(with("precompiled_charsmap", 4, u32(0)), map .. "an array of u8, got u32")
+  eq(with("precompiled_charsmap", 9, u32(4) .. u64(1) .. u32(0)), map .. "an array of u8, got an array of u32")
+  eq(charsmap("\4\0\0"), map .. "a trie of 4-byte units in its 3 bytes, got one of 0 bytes")
+  eq(charsmap(u32(6) .. ("\0"):rep(7)), map .. "a trie of 4-byte units in its 11 bytes, got one of 6 bytes")
+  eq(charsmap(u32(12) .. ("\0"):rep(11)), map .. "a trie of 4-byte units in its 15 bytes, got one of 12 bytes")
+  eq(charsmap(u32(4) .. u32(0) .. "ab"), map .. "replacements in UTF-8 that end with NUL, got others")
+  eq(charsmap(u32(4) .. u32(0) .. "\xe9\0"), map .. "replacements in UTF-8 that end with NUL, got others")
+  eq(charsmap(u32(4) .. u32(0) .. ("a"):rep(1025) .. "\0"), map .. "replacements of at most 1024 bytes, got more")
+  eq(charsmap(u32(4) .. u32(leaf + 3) .. "ab\0"), map .. "in unit 0 the start of a replacement below 3, got 3")
+  eq(charsmap(u32(4) .. u32(leaf + 1) .. "é\0"), map .. "in unit 0 the start of a replacement below 3, got 1")
   eq(with("scores", 9, u32(6) .. u64(1) .. u32(0)),
     "m.gguf: tokenizer.ggml.scores: want 40 elements (one a token), got 1")
   eq(with("token_type", 9, u32(6) .. u64(40) .. (u32(1)):rep(40)),

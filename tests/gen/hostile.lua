@@ -45,7 +45,7 @@ local function vocab(with)
   for k, v in pairs(with) do f[k] = v end
   local parts = {}
   for i, name in ipairs { "tokens", "token_type", "scores", "bos_token_id", "eos_token_id" } do
-    parts[i] = str("tokenizer.ggml." .. name) .. f[name]
+    parts[i] = str("tokenizer.ggml." .. (name == "bos_token_id" and f.bos_name or name)) .. f[name]
   end
   return { vocab = table.concat(parts) }
 end
@@ -123,6 +123,10 @@ local CASES = {
   { "id of -1", vocab { bos_token_id = u32(5) .. u32(0xffffffff) }, "" },
   { "id as text", vocab { eos_token_id = u32(8) .. str("2") }, "tokenizer.ggml.eos_token_id" },
   { "id as u64", vocab { eos_token_id = u32(10) .. u64(2) }, "tokenizer.ggml.eos_token_id" },
+  { "unknown id past the vocabulary", vocab { eos_token_id = u32(4) .. u32(1),
+    bos_name = "unknown_token_id", bos_token_id = u32(4) .. u32(3) }, "tokenizer.ggml.unknown_token_id" },
+  { "padding id past the vocabulary", vocab { bos_name = "padding_token_id", bos_token_id = u32(4) .. u32(4) },
+    "tokenizer.ggml.padding_token_id" },
   { "token type 7", vocab { token_type = u32(9) .. u32(5) .. u64(3) .. u32(1) .. u32(7) .. u32(6) },
     "tokenizer.ggml.token_type[1]" },
   { "two token types", vocab { token_type = u32(9) .. u32(5) .. u64(2) .. u32(1) .. u32(6) },

@@ -54,16 +54,17 @@ local function described(path, kind, problems)
   return describe[kind](input, problems), input
 end
 
---- models/NAME.lua on hw/NAME.lua with options.
+--- models/NAME.lua on hw/NAME.lua with options; texts: trace and predictor, where options name them.
 --- @return table? plan, table problems
-function M.plan(model_name, hw_name, set)
+function M.plan(model_name, hw_name, set, texts)
   local problems = {}
   local model, m_in = described("models/" .. model_name .. ".lua", "model", problems)
   local hw, h_in = described("hw/" .. hw_name .. ".lua", "hardware", problems)
   local opts = options.parse(set or {}, problems)
   if #problems > 0 then return nil, problems end
   return plan.plan { model = model, hw = hw, opts = opts, model_id = m_in.id, hw_id = h_in.id,
-                     model_file = m_in.file, hw_file = h_in.file }
+                     model_file = m_in.file, hw_file = h_in.file,
+                     trace = texts and texts.trace, predictor = texts and texts.predictor }
 end
 
 --- A description's text -> problems as one string.

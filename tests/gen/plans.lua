@@ -160,7 +160,7 @@ function T.test_memory_float()
     AO = 10 * 64 * 4, AOQ = 0,
     PART = 4 * 4 * 2 * 18 * 4,
     RL = 10 * 16 * 4, TOPK = 10 * 2 * 8, ROUTE = 10 * 2 * 4 + 6 * 4, GATE = 0,
-    H = 10 * 2 * 96 * 4, HQ = 0, SLOTS = 0, XCACHE = 0, YD = 0, RLP = 0,
+    H = 10 * 2 * 96 * 4, HQ = 0, SLOTS = 0, XCACHE = 0, YD = 0, YR = 0, RLP = 0, PREDICT = 0,
     LN = 3 * 64 * 4, LNQ = 0,
     LOGITS = 3 * 48 * 4, SAMPLE = 40 * 8,
     THREAD = 2 * 8192,    -- 20*16*4*2 + 20*8 + 2*2*18*4 + 10*32*4 = 4288, up to a page
@@ -208,6 +208,11 @@ function T.test_sizes_default()
   eq(lib.plan("mixtral", "avx2-desktop").size.ctx, 4096)
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32" }).size.kv, "f32")
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32", "kv=f16" }).size.kv, "f16")
+  -- 34 bytes for 32 values, of K and of V
+  local q8, f16 = lib.plan("mixtral", "avx512-server", { "quant=q4_0", "kv=q8_0" }),
+    lib.plan("mixtral", "avx512-server", { "quant=q4_0" })
+  eq(q8.mem.kv_bytes * 64, f16.mem.kv_bytes * 34)
+  eq(q8.mem.kv_part_bytes, 64 * 128 // 32 * 34)
   local p2 = lib.plan("tiny-mixtral", "avx2-desktop", { "ctx=100" })
   eq({ p2.size.ctx, p2.size.batch, p2.size.logit_rows }, { 100, 100, 32 })
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "batch=5" }).size.logit_rows, 5)
@@ -295,6 +300,7 @@ function T.test_kernels()
   check("ref", 0, "")
   check("avx2", 1, "x86_64")
   check("avx512", 3, "x86_64")
+  check("amx", 7, "x86_64")
   check("neon", 256, "aarch64")
   check("i8mm", 768, "aarch64")
 end
@@ -305,7 +311,7 @@ function T.test_rate()
   eq({ r.tps, r.bound }, { 20.0, "memory" })
   r = plan_rate.plan(2000000000, { cpu_bw = 20e9, mem_bw = 40e9 })
   eq({ r.tps, r.bound }, { 10.0, "cores" })
-  eq(plan_rate.plan(1, { cpu_bw = 1, mem_bw = 1 }, 0.25).tps, 4.0)
+  eq(plan_rate.plan(1, { cpu_bw = 1, mem_bw = 1 }, false, 0.25).tps, 4.0)
 end
 
 function T.test_cache_paper_geometry()
@@ -320,32 +326,63 @@ function T.test_cache_paper_geometry()
   eq(table.concat(geometries, ", "), "28 x 2, 18 x 3, 14 x 4, 11 x 5, 9 x 6, 8 x 7, 7 x 8")
 end
 
-function T.test_cache_cores_decide()
-  -- Few cores: the CPU is slowest, so more layers get a set.  Many: more ways.
+function T.test_cache_covers_layers_first()
+  -- The CPU alone has what has no set, so few cores cover as many layers as they can.
   local p = lib.plan("mixtral", "4090", { "quant=bf16" })
-  local function ways(cores)
-    p.hw.cpu_bw = math.min(cores * 3e9, p.hw.mem_bw)
-    return plan_cache.plan(p.model, p.hw, p.layout, p.mem).ways
-  end
-  lu.assertTrue(ways(2) < ways(16))
+  p.hw.cpu_bw = 2 * 3e9
+  eq(plan_cache.plan(p.model, p.hw, p.layout, p.mem).sets, 28)
 end
 
 function T.test_cache_seconds_by_hand()
-  -- 1 layer, 4 experts, 1 used, slots for 1: h = sqrt(1/4) = 0.5.  Slot 1e9 B:
-  -- CPU 0.5e9/10e9 = 0.05 s, link 0.5e9/20e9, RAM 1e9/40e9; GPU 0.5e9/100e9.
+  -- 1 layer, 4 experts, 1 used, slots for 1: h = sqrt(1/4) = 0.5.  Slot 1e9 B: link and CPU together
+  -- 0.5e9/(20e9 + 10e9); GPU 0.5e9/100e9.
   local m = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }
   local hw = { cpu_bw = 10e9, mem_bw = 40e9,
     gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, link_bw = 20e9 } }
   local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }
   local cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
   eq({ cache.sets, cache.ways, cache.slots }, { 1, 1, 1 })
-  lu.assertAlmostEquals(cache.seconds, 0.055, 1e-12)
+  lu.assertAlmostEquals(cache.seconds, 0.5 / 30 + 0.005, 1e-12)
   eq(cache.hit_rate, 0.5)
 end
 
 function T.test_cache_holds_everything_when_it_can()
   local p = lib.plan("tiny-mixtral", "4090")
   eq({ p.cache.sets, p.cache.ways, p.cache.hit_rate }, { 7, 16, 1.0 })
+end
+
+function T.test_device_holds_everything_or_a_cache()
+  local p = lib.plan("tiny-mixtral", "4090")
+  local d = p.device
+  eq({ d.cached, d.n_way }, { nil, 0 })
+  local c = lib.plan("mixtral", "4090")
+  eq({ c.device.cached, c.device.n_way }, { true, c.cache.ways })
+  lu.assertTrue(c.device.bytes <= c.device.usable)
+  eq(c.device.regions[#c.device.regions].name, "SLOTS")
+  -- f16 KV: a slice is 32 dimensions where shared memory is small, 64 on a chip for servers.
+  eq({ d.attn_slice, lib.plan("qwen3-30b-a3b", "h200").device.attn_slice }, { 32, 64 })
+  local at = 0
+  for _, r in ipairs(d.regions) do
+    if r.bytes > 0 then eq(r.off, at) end
+    at = at + (r.bytes + 4095) // 4096 * 4096
+  end
+  eq(d.bytes, at)
+  lu.assertStrContains(table.concat(d.defines, " "), "N_EMBD=256 N_HEAD=8 N_HEAD_KV=2 HEAD_DIM=32")
+  eq(p.rate.bound, "VRAM")
+end
+
+function T.test_device_has_decided_on_every_field()
+  local kinds, fields, decided = require "gen.device_kinds", {}, {}
+  for i, field in ipairs(require("gen.model").fields) do fields[i] = field.name end
+  for i, known in ipairs(kinds.KNOWN) do decided[i] = known[1] end
+  table.move(kinds.ANY, 1, #kinds.ANY, #decided + 1, decided)
+  lu.assertItemsEquals(fields, decided)
+end
+
+function T.test_device_says_what_it_cannot()
+  local _, problems = lib.plan("deepseek-v2-lite", "h200")
+  lu.assertStrContains(problems[1], "gpu: the device's kernels do not know this model; ")
+  lu.assertStrContains(problems[1], "kv_lora: want none, got 512")
 end
 
 function T.test_prefetch_stride()

@@ -12,6 +12,7 @@
 #include "options.h"
 #include "plot.h"
 #include "policies.h"
+#include "study.h"
 #include "xcache.h"
 
 enum { MAX_SPEC = 64, MAX_SETS = 8 };
@@ -21,6 +22,9 @@ struct job {
     struct trace t;
     struct run_rows rows;
     uint8_t *train; /* [n_row] */
+    struct learned learned;
+    struct predictor_file file;
+    struct hidden hidden;
     uint32_t *first, *when;
     float *hot; /* [n_layer * n_expert] uses on the training rows */
     struct plot hit_plot, speed_plot;
@@ -183,7 +187,7 @@ static void run_one(struct job *j, const char *sets, uint32_t n_set, const char 
 
     ig_geometry(&conf.g, &j->t, n_set, slots);
     if (policy && o->predict >= 0) {
-        ig_predict_init(&predictor, (enum predict_kind)o->predict, &j->t, j->train,
+        ig_predict_init(&predictor, (enum predict_kind)o->predict, &j->t, &j->learned,
                         o->rule.max ? o->rule.max : o->distance);
         predictor.least = o->least;
         conf.predictor = &predictor;
@@ -268,24 +272,6 @@ static int run_all(struct job *j)
     }
 }
 
-/* -- the predictors' recall */
-
-static void recall(struct job *j)
-{
-    static const uint32_t dist[] = { 1, 2, 4, 8 };
-    const struct trace *t = &j->t;
-    puts(j->o.csv ? "predictor,distance,recall_pct,weighted_pct,asked"
-                  : "predictor  distance  recall%  weighted%      asked");
-    for (int kind = 0; kind < N_PREDICT; kind++)
-        for (int d = 0; d < 4; d++) {
-            double weighted, asked;
-            const double plain = ig_predict_recall(t, &j->rows, (enum predict_kind)kind, j->train,
-                                                   dist[d], &weighted, &asked);
-            printf(j->o.csv ? "%s,%u,%.2f,%.2f,%.0f\n" : "%-10s %8u %8.1f %10.1f %10.0f\n",
-                   ig_predict_name[kind], dist[d], 100 * plain, 100 * weighted, asked);
-        }
-}
-
 static int write_svg(struct job *j)
 {
     const struct plot panel[2] = { j->hit_plot, j->speed_plot };
@@ -293,6 +279,26 @@ static int write_svg(struct job *j)
     if (!f) return fprintf(stderr, "replay: %s: cannot write\n", j->o.svg), -1;
     ig_plot_svg(f, panel, 2);
     return fclose(f) ? -1 : 0;
+}
+
+/* What the predictors have beside the trace. */
+static int learned(struct job *j)
+{
+    j->learned.train = j->train;
+    if (j->o.predictor) {
+        if (ig_predictor_file_read(&j->file, j->o.predictor, &j->t))
+            return fprintf(stderr, "replay: %s: %s\n", j->o.predictor, j->file.why);
+        j->learned.file = &j->file;
+    } else if (j->o.predict == PREDICT_FOREST || j->o.predict == PREDICT_MLP) {
+        return fprintf(stderr, "replay: --predict %s: want --predictor FILE, got none\n",
+                       ig_predict_name[j->o.predict]);
+    }
+    if (j->o.hidden) {
+        if (ig_hidden_read(&j->hidden, j->o.hidden, &j->t))
+            return fprintf(stderr, "replay: %s: %s\n", j->o.hidden, j->hidden.why);
+        j->learned.hidden = &j->hidden;
+    }
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -314,17 +320,22 @@ int main(int argc, char **argv)
                                   .x_name = "cached experts, per cent",
                                   .y_name = "tokens/s",
                                   .points = 1 };
+    if (learned(&j)) return 1;
     int bad = 0;
     if (j.o.recall)
-        recall(&j);
+        ig_recall(&j.t, &j.rows, &j.learned, j.o.csv);
+    else if (j.o.features)
+        bad = ig_features(&j.t, &j.rows, &j.learned, j.o.features, j.o.every);
     else
         bad = run_all(&j);
-    if (!bad && j.o.svg && !j.o.recall && !j.o.rule.max) bad = write_svg(&j);
+    if (!bad && j.o.svg && !j.o.recall && !j.o.features && !j.o.rule.max) bad = write_svg(&j);
     free(j.y);
     free(j.hot);
     free(j.first);
     free(j.when);
     free(j.train);
+    ig_predictor_file_free(&j.file);
+    ig_hidden_free(&j.hidden);
     ig_rows_free(&j.rows);
     ig_trace_free(&j.t);
     return bad ? 2 : 0;

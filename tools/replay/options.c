@@ -22,9 +22,13 @@ static const char usage[] =
     "  --docs 0,1 --train 4,5  documents replayed; documents that tables are learned from\n"
     "  --bw-link --bw-mem GB/s --layer-us US --expert-bytes N    the machine\n"
     "  --drop F:FROM:TO        link F times slower between these shares of the rows\n"
-    "  --predict NAME          last history next token hybrid perfect\n"
+    "  --predict NAME          last token perfect next-router history hybrid forest mlp\n"
+    "  --predictor FILE        what tools/train_predictor.py made, for forest and mlp\n"
+    "  --hidden FILE           hidden states beside the trace, as the engine's trace --hidden "
+    "writes\n"
+    "  --features FILE --every N  write what forest and mlp look at, of every Nth row, instead\n"
     "  --distance N --width N  layers ahead; experts of each prediction (0: all)\n"
-    "  --least P               hybrid leaves out experts of a lower probability\n"
+    "  --least P               predictors leave out experts of a lower chance\n"
     "  --no-prefetch           predictions only reach the policy\n"
     "  --stride MIN:MAX[:WAIT:OVERLOAD:WINDOW]   the distance moves, from --distance\n"
     "  --recall                table of the predictors' recall at distance 1, 2, 4, 8 instead\n"
@@ -102,6 +106,15 @@ static int prediction(struct options *o, const char *opt, const char *v)
     } else if (!strcmp(opt, "--least")) {
         if (!one(v, 0, 1, &d)) return bad(opt, v, "0..1");
         o->least = (float)d;
+    } else if (!strcmp(opt, "--predictor")) {
+        o->predictor = v;
+    } else if (!strcmp(opt, "--hidden")) {
+        o->hidden = v;
+    } else if (!strcmp(opt, "--features")) {
+        o->features = v;
+    } else if (!strcmp(opt, "--every")) {
+        if (!one(v, 1, 1e6, &d)) return bad(opt, v, "1 or more");
+        o->every = (uint32_t)d;
     } else if (!strcmp(opt, "--width")) {
         if (!one(v, 0, 256, &d)) return bad(opt, v, "0..256");
         o->width = (uint32_t)d;
@@ -169,6 +182,7 @@ int ig_options(struct options *o, int argc, char **argv)
         .batch = -1,
         .predict = -1,
         .prefetch = 1,
+        .every = 1,
         .distance = 1,
         .m = { .bw_link = 25e9, .bw_mem = 1000e9, .layer_s = 40e-6, .bytes = 3 << 20 }
     };

@@ -2,7 +2,7 @@
 #ifndef IG_REPLAY_OPTIONS_H
 #define IG_REPLAY_OPTIONS_H
 
-#include "predict.h"
+#include "predictors.h"
 #include "sim.h"
 #include "stride.h"
 
@@ -23,10 +23,12 @@ struct options {
     int predict; /* enum predict_kind, -1: none */
     int prefetch;
     uint32_t distance, width;
-    float least;                /* probability below which hybrid prefetches nothing */
+    float least;                /* chance below which nothing is predicted */
     struct ig_stride_rule rule; /* max 0: the distance stays */
     int csv, recall;
     const char *svg;
+    const char *predictor, *hidden, *features; /* files */
+    uint32_t every; /* rows from one that features are written of to the next */
 };
 
 /* 0; -1 after a message on stderr; 1 when help was wanted and printed. */

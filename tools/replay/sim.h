@@ -9,7 +9,7 @@
 #define IG_REPLAY_SIM_H
 
 #include "policy.h"
-#include "predict.h"
+#include "predictors.h"
 #include "stride.h"
 #include "trace.h"
 

@@ -57,9 +57,14 @@ enum {
     IG_TIER_MMAP     = 2,
     IG_TIER          = 0,
 
+    /* -- kernels of the device (gen/plan_device.lua) */
+    IG_DEVICE_ROWS   = 8,
+    IG_ATTN_HEADS    = 1,
+    IG_ATTN_SLICE    = 32,
+
     /* -- expert cache in VRAM: one set a cached layer (gen/plan_cache.lua) */
-    IG_XC_SETS       = 7,
-    IG_XC_WAYS       = 8,
+    IG_XC_SETS       = 28,
+    IG_XC_WAYS       = 2,
 };
 
 /* The model's arithmetic (runtime/base/plan.h has the kinds): constants, so that what a model
@@ -93,9 +98,11 @@ enum {
     "mixtral, 32 layers of 8 experts (2 used), 32 heads over 8 of 128, rope 1000000, 4096 wide, expert width 14336, vocabulary 32000, facts 27e2494e; expert bf16, attn bf16, embed bf16, output bf16, router bf16; 93408215040 bytes"
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
+#define IG_DEVICE        1 /* 1: a device does the work, or the CPU where there is none */
+#define IG_XC            1 /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     UINT64_C(60000000000)
-#define IG_PREDICTED_TPS 3.307f
+#define IG_PREDICTED_TPS 4.432f
 
 /* The weights data (gen/plan_layout.lua). */
 #define IG_DATA_BYTES     UINT64_C(93408215040)
@@ -107,6 +114,7 @@ enum {
 #define IG_MEM_BYTES    UINT64_C(94002356224)
 #define IG_THREAD_BYTES UINT64_C(110592)
 #define IG_SPARE_BYTES  UINT64_C(32768)
+#define IG_KV_PART_BYTES UINT64_C(16384) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)
 #define IG_MEM_DATA_BYTES     UINT64_C(93408215040)
 #define IG_MEM_KV_OFF         UINT64_C(93408215040)
@@ -149,8 +157,12 @@ enum {
 #define IG_MEM_XCACHE_BYTES   UINT64_C(0)
 #define IG_MEM_YD_OFF         UINT64_C(0)
 #define IG_MEM_YD_BYTES       UINT64_C(0)
+#define IG_MEM_YR_OFF         UINT64_C(0)
+#define IG_MEM_YR_BYTES       UINT64_C(0)
 #define IG_MEM_RLP_OFF        UINT64_C(0)
 #define IG_MEM_RLP_BYTES      UINT64_C(0)
+#define IG_MEM_PREDICT_OFF    UINT64_C(0)
+#define IG_MEM_PREDICT_BYTES  UINT64_C(0)
 #define IG_MEM_LN_OFF         UINT64_C(93995708416)
 #define IG_MEM_LN_BYTES       UINT64_C(524288)
 #define IG_MEM_LNQ_OFF        UINT64_C(0)
@@ -162,19 +174,71 @@ enum {
 #define IG_MEM_THREAD_OFF     UINT64_C(94000586752)
 #define IG_MEM_THREAD_BYTES   UINT64_C(1769472)
 
-/* The GPU and its memory (gen/plan_cache.lua). */
-#define IG_GPU_ARCH       "sm_89"
+/* The device and its memory (gen/plan_device.lua, gen/plan_cache.lua). */
+#define IG_DEVICE_ARCH    "sm_89"
+#define IG_VRAM_BW        UINT64_C(900000000000)
 #define IG_XC_SLOT_BYTES  UINT64_C(352321536)
 #define IG_XC_BYTES       UINT64_C(19730006016)
-#define IG_VRAM_BYTES     UINT64_C(23538049024)
+#define IG_STREAM_ROWS    16 /* from so many on, layers are streamed through the slots */
+#define IG_VRAM_BYTES     UINT64_C(23558164480)
 #define IG_VRAM_USABLE    UINT64_C(23743954944)
-#define IG_VRAM_RESIDENT_OFF   UINT64_C(0)
-#define IG_VRAM_RESIDENT_BYTES UINT64_C(3213901824)
+#define IG_VRAM_DATA_OFF       UINT64_C(0)
+#define IG_VRAM_DATA_BYTES     UINT64_C(3213901824)
 #define IG_VRAM_KV_OFF         UINT64_C(3213901824)
 #define IG_VRAM_KV_BYTES       UINT64_C(536870912)
-#define IG_VRAM_WORK_OFF       UINT64_C(3750772736)
-#define IG_VRAM_WORK_BYTES     UINT64_C(57270272)
-#define IG_VRAM_SLOTS_OFF      UINT64_C(3808043008)
+#define IG_VRAM_ROPE_OFF       UINT64_C(3750772736)
+#define IG_VRAM_ROPE_BYTES     UINT64_C(2097152)
+#define IG_VRAM_X_OFF          UINT64_C(3752869888)
+#define IG_VRAM_X_BYTES        UINT64_C(4194304)
+#define IG_VRAM_XN_OFF         UINT64_C(3757064192)
+#define IG_VRAM_XN_BYTES       UINT64_C(4194304)
+#define IG_VRAM_XQ_OFF         UINT64_C(0)
+#define IG_VRAM_XQ_BYTES       UINT64_C(0)
+#define IG_VRAM_Q_OFF          UINT64_C(3761258496)
+#define IG_VRAM_Q_BYTES        UINT64_C(4194304)
+#define IG_VRAM_K_OFF          UINT64_C(3765452800)
+#define IG_VRAM_K_BYTES        UINT64_C(1048576)
+#define IG_VRAM_V_OFF          UINT64_C(3766501376)
+#define IG_VRAM_V_BYTES        UINT64_C(1048576)
+#define IG_VRAM_AO_OFF         UINT64_C(3767549952)
+#define IG_VRAM_AO_BYTES       UINT64_C(4194304)
+#define IG_VRAM_AOQ_OFF        UINT64_C(0)
+#define IG_VRAM_AOQ_BYTES      UINT64_C(0)
+#define IG_VRAM_RL_OFF         UINT64_C(3771744256)
+#define IG_VRAM_RL_BYTES       UINT64_C(16384)
+#define IG_VRAM_TOPK_OFF       UINT64_C(3771760640)
+#define IG_VRAM_TOPK_BYTES     UINT64_C(4096)
+#define IG_VRAM_H_OFF          UINT64_C(3771764736)
+#define IG_VRAM_H_BYTES        UINT64_C(29360128)
+#define IG_VRAM_HQ_OFF         UINT64_C(0)
+#define IG_VRAM_HQ_BYTES       UINT64_C(0)
+#define IG_VRAM_GATE_OFF       UINT64_C(0)
+#define IG_VRAM_GATE_BYTES     UINT64_C(0)
+#define IG_VRAM_LN_OFF         UINT64_C(3801124864)
+#define IG_VRAM_LN_BYTES       UINT64_C(524288)
+#define IG_VRAM_LNQ_OFF        UINT64_C(0)
+#define IG_VRAM_LNQ_BYTES      UINT64_C(0)
+#define IG_VRAM_BATCH_OFF      UINT64_C(3801649152)
+#define IG_VRAM_BATCH_BYTES    UINT64_C(4224)
+#define IG_VRAM_PART_OFF       UINT64_C(3801657344)
+#define IG_VRAM_PART_BYTES     UINT64_C(17825792)
+#define IG_VRAM_ARRIVED_OFF    UINT64_C(3819483136)
+#define IG_VRAM_ARRIVED_BYTES  UINT64_C(131072)
+#define IG_VRAM_ROUTE_OFF      UINT64_C(3819614208)
+#define IG_VRAM_ROUTE_BYTES    UINT64_C(2928)
+#define IG_VRAM_Y_OFF          UINT64_C(3819618304)
+#define IG_VRAM_Y_BYTES        UINT64_C(8388608)
+#define IG_VRAM_FORCED_OFF     UINT64_C(3828006912)
+#define IG_VRAM_FORCED_BYTES   UINT64_C(131076)
+#define IG_VRAM_TAG_OFF        UINT64_C(3828142080)
+#define IG_VRAM_TAG_BYTES      UINT64_C(1024)
+#define IG_VRAM_USE_OFF        UINT64_C(3828146176)
+#define IG_VRAM_USE_BYTES      UINT64_C(1024)
+#define IG_VRAM_PLACES_OFF     UINT64_C(3828150272)
+#define IG_VRAM_PLACES_BYTES   UINT64_C(2048)
+#define IG_VRAM_COUNT_OFF      UINT64_C(3828154368)
+#define IG_VRAM_COUNT_BYTES    UINT64_C(528)
+#define IG_VRAM_SLOTS_OFF      UINT64_C(3828158464)
 #define IG_VRAM_SLOTS_BYTES    UINT64_C(19730006016)
 
 /* The generator's arithmetic, checked once more by the compiler. */
@@ -192,19 +256,21 @@ _Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES <= IG_DATA_BYT
 _Static_assert(IG_DATA_BYTES % 4096 == 0, "whole pages");
 _Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG_RESIDENT_BYTES),
                "what the arena holds of the weights");
-_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
-                                      IG_HEAD_DIM * 2 * 2,
+_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 *
+                                      IG_KV_PART_BYTES,
                "KV blocks of every layer");
 _Static_assert(IG_MEM_THREAD_BYTES == IG_N_THREAD_MAX * IG_THREAD_BYTES, "scratch for each thread");
 _Static_assert(IG_THREAD_BYTES % 4096 == 0, "threads do not share a page");
 _Static_assert(sizeof IG_MODEL_ID <= 64, "the weights file's header holds the model id");
 _Static_assert(sizeof IG_LAYOUT_TEXT <= 256, "and the layout's text");
 _Static_assert(sizeof IG_PLAN_HASH == 17, "16 hex digits");
+_Static_assert(IG_VRAM_BYTES <= IG_VRAM_USABLE, "the plan fits VRAM");
+_Static_assert(IG_HEAD_DIM % IG_ATTN_SLICE == 0, "slices of a head");
+_Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_ATTN_HEADS == 0, "heads of a block share K and V");
 _Static_assert(IG_XC_SETS >= 1 && IG_XC_SETS <= IG_N_LAYER, "a set is a layer's");
 _Static_assert(IG_XC_WAYS >= IG_N_EXPERT_USED && IG_XC_WAYS <= IG_N_EXPERT,
                "one token's experts fit in a set");
 _Static_assert(IG_XC_BYTES == IG_XC_SETS * IG_XC_WAYS * IG_XC_SLOT_BYTES, "all slots");
-_Static_assert(IG_VRAM_BYTES == IG_VRAM_SLOTS_OFF + IG_XC_BYTES && IG_VRAM_BYTES <= IG_VRAM_USABLE,
-               "the plan fits VRAM");
+_Static_assert(IG_VRAM_BYTES == IG_VRAM_SLOTS_OFF + IG_XC_BYTES, "the slots are the last");
 
 #endif

@@ -7,6 +7,6 @@
 
 ID          := tiny-mixtral-avx2-desktop
 BINARY      := tiny-mixtral
-NEEDS_GPU   := 0
 ISA         := avx2
 NEEDS_ARCH  := x86_64
+ON_DEVICE   := 0

@@ -368,9 +368,8 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
     },
 };
 
-const char ig_gguf_arch[] = "llama";
-const int ig_n_facts = 10;
-const struct ig_fact ig_facts[10] = {
+const int ig_n_facts = 10, ig_n_words = 4, ig_n_lists = 0;
+const struct ig_fact ig_facts[] = {
     { .hf = { "num_hidden_layers" }, .gguf = { "llama.block_count" }, .less = "llama.nextn_predict_layers", .value = 7.0f },
     { .hf = { "hidden_size" }, .gguf = { "llama.embedding_length" }, .value = 256.0f },
     { .hf = { "num_attention_heads" }, .gguf = { "llama.attention.head_count" }, .value = 8.0f },
@@ -381,6 +380,15 @@ const struct ig_fact ig_facts[10] = {
     { .hf = { "rms_norm_eps" }, .gguf = { "llama.attention.layer_norm_rms_epsilon" }, .value = 1e-05f },
     { .hf = { "rope_theta", "rope_parameters.rope_theta" }, .gguf = { "llama.rope.freq_base" }, .value = 1e+04f },
     { .hf = { "sliding_window" }, .gguf = { "llama.attention.sliding_window" }, .value = 0.0f },
+};
+const struct ig_word ig_words[] = {
+    { .hf = { "model_type" }, .want = { "mixtral" } },
+    { .hf = { "rope_scaling.rope_type", "rope_scaling.type", "rope_parameters.rope_type", "rope_parameters.type" }, .want = { "default" }, .absent = "default" },
+    { .gguf = "general.architecture", .want = { "llama" } },
+    { .gguf = "llama.rope.scaling.type", .want = { "none" }, .absent = "none" },
+};
+const struct ig_list ig_lists[] = {
+    { .n = 0 },
 };
 
 const int ig_n_regions = 18;
@@ -405,41 +413,42 @@ const struct ig_region ig_regions[18] = {
     { .name = "thread", .off = IG_MEM_THREAD_OFF, .bytes = IG_MEM_THREAD_BYTES },
 };
 
-const char ig_plan_text[] =
-    "model      tiny-mixtral (models/tiny-mixtral.lua)\n"
-    "           mixtral, 7 layers, 256 wide, 8 heads over 2 KV heads of 32\n"
-    "           16 experts of 320 a layer, 2 used; vocabulary 4096\n"
-    "machine    avx2-desktop (hw/avx2-desktop.lua)\n"
-    "           avx2, 8 cores, 64.0 GiB RAM, memory 38.0 GB/s, disk 2.0 GB/s\n"
-    "           numbers: assumed: typical of the class; measure with `build.lua MODEL this`\n"
-    "weights    experts bf16, attention bf16, router f32, embedding bf16, output bf16\n"
-    "           6.3 MiB resident + 52.5 MiB of experts (480.0 KiB each)\n"
-    "sizes      2048 positions of f16 KV, batches of 256 rows (32 with logits), 8 threads\n"
-    "\n"
-    "arena               offset            bytes\n"
-    "  data                   0         61669376  58.8 MiB\n"
-    "  kv              61669376          3670016  3.5 MiB\n"
-    "  rope            65339392           262144  256.0 KiB\n"
-    "  x               65601536           262144  256.0 KiB\n"
-    "  xn              65863680           262144  256.0 KiB\n"
-    "  q               66125824           262144  256.0 KiB\n"
-    "  k               66387968            65536  64.0 KiB\n"
-    "  v               66453504            65536  64.0 KiB\n"
-    "  ao              66519040           262144  256.0 KiB\n"
-    "  part            66781184             8704  8.5 KiB\n"
-    "  rl              66793472            16384  16.0 KiB\n"
-    "  topk            66809856             4096  4.0 KiB\n"
-    "  route           66813952             2116  2.1 KiB\n"
-    "  h               66818048           655360  640.0 KiB\n"
-    "  ln              67473408            32768  32.0 KiB\n"
-    "  logits          67506176           524288  512.0 KiB\n"
-    "  sample          68030464            32768  32.0 KiB\n"
-    "  thread          68063232           851968  832.0 KiB\n"
-    "  total                            68915200  65.7 MiB of 60.0 GiB usable RAM\n"
-    "\n"
-    "a token    reads 10.9 MiB: 4.3 MiB resident + 6.6 MiB of experts\n"
-    "predicted  3337 tokens/s at most, bound by memory at 38.0 GB/s\n"
-    "\n"
-    "layout     ad8ab4fa189b8381  mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts be076f0a; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes\n"
-    "plan       0123456789abcdef\n"
-    ;
+const char *const ig_plan_text[] = {
+    "model      tiny-mixtral (models/tiny-mixtral.lua)\n",
+    "           mixtral, 7 layers, 256 wide, 8 heads over 2 KV heads of 32\n",
+    "           16 experts of 320 a layer, 2 used; vocabulary 4096\n",
+    "machine    avx2-desktop (hw/avx2-desktop.lua)\n",
+    "           avx2, 8 cores, 64.0 GiB RAM, memory 38.0 GB/s, disk 2.0 GB/s\n",
+    "           numbers: assumed: typical of the class; measure with `build.lua MODEL this`\n",
+    "weights    experts bf16, attention bf16, router f32, embedding bf16, output bf16\n",
+    "           6.3 MiB resident + 52.5 MiB of experts (480.0 KiB each)\n",
+    "sizes      2048 positions of f16 KV, batches of 256 rows (32 with logits), 8 threads\n",
+    "\n",
+    "arena               offset            bytes\n",
+    "  data                   0         61669376  58.8 MiB\n",
+    "  kv              61669376          3670016  3.5 MiB\n",
+    "  rope            65339392           262144  256.0 KiB\n",
+    "  x               65601536           262144  256.0 KiB\n",
+    "  xn              65863680           262144  256.0 KiB\n",
+    "  q               66125824           262144  256.0 KiB\n",
+    "  k               66387968            65536  64.0 KiB\n",
+    "  v               66453504            65536  64.0 KiB\n",
+    "  ao              66519040           262144  256.0 KiB\n",
+    "  part            66781184             8704  8.5 KiB\n",
+    "  rl              66793472            16384  16.0 KiB\n",
+    "  topk            66809856             4096  4.0 KiB\n",
+    "  route           66813952             2116  2.1 KiB\n",
+    "  h               66818048           655360  640.0 KiB\n",
+    "  ln              67473408            32768  32.0 KiB\n",
+    "  logits          67506176           524288  512.0 KiB\n",
+    "  sample          68030464            32768  32.0 KiB\n",
+    "  thread          68063232           851968  832.0 KiB\n",
+    "  total                            68915200  65.7 MiB of 60.0 GiB usable RAM\n",
+    "\n",
+    "a token    reads 10.9 MiB: 4.3 MiB resident + 6.6 MiB of experts\n",
+    "predicted  3337 tokens/s at most, bound by memory at 38.0 GB/s\n",
+    "\n",
+    "layout     ad8ab4fa189b8381  mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts be076f0a; expert bf16, attn bf16, embed bf16, output bf16, router f32; 61669376 bytes\n",
+    "plan       0123456789abcdef\n",
+    0,
+};

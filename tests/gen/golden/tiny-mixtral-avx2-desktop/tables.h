@@ -27,16 +27,17 @@ extern const float ig_rope_scale[IG_N_ROPE];
 /* How checkpoints name each role (gen/families/). */
 extern const struct ig_source ig_sources[IG_N_ROLE];
 
-/* What the model's checkpoints state of it (gen/checkpoint.lua), and general.architecture in GGUF. */
-extern const int ig_n_facts;
-extern const struct ig_fact ig_facts[10];
-extern const char ig_gguf_arch[];
+/* What the model's checkpoints state of it (gen/checkpoint_facts.lua); the list of lists ends with an empty one. */
+extern const int ig_n_facts, ig_n_words, ig_n_lists;
+extern const struct ig_fact ig_facts[];
+extern const struct ig_word ig_words[];
+extern const struct ig_list ig_lists[];
 
 /* The arena's buffers that are in use, in order. */
 extern const int ig_n_regions;
 extern const struct ig_region ig_regions[18];
 
-/* The report of `build.lua --explain`. */
-extern const char ig_plan_text[];
+/* The report of `build.lua --explain`, line by line; NULL ends it. */
+extern const char *const ig_plan_text[];
 
 #endif

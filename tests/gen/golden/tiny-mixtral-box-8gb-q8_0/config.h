@@ -89,6 +89,8 @@ enum {
     "mixtral, 7 layers of 16 experts (2 used), 8 heads over 2 of 32, rope 10000, 256 wide, expert width 320, vocabulary 4096, facts be076f0a; expert q8_0, attn q8_0, embed q8_0, output q8_0, router f32; 32940032 bytes"
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
+#define IG_DEVICE        0 /* 1: a device does the work, or the CPU where there is none */
+#define IG_XC            0 /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     UINT64_C(20000000000)
 #define IG_PREDICTED_TPS 3277.0f
@@ -103,6 +105,7 @@ enum {
 #define IG_MEM_BYTES    UINT64_C(37720064)
 #define IG_THREAD_BYTES UINT64_C(20480)
 #define IG_SPARE_BYTES  UINT64_C(6144)
+#define IG_KV_PART_BYTES UINT64_C(8192) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)
 #define IG_MEM_DATA_BYTES     UINT64_C(32940032)
 #define IG_MEM_KV_OFF         UINT64_C(32940032)
@@ -145,8 +148,12 @@ enum {
 #define IG_MEM_XCACHE_BYTES   UINT64_C(0)
 #define IG_MEM_YD_OFF         UINT64_C(0)
 #define IG_MEM_YD_BYTES       UINT64_C(0)
+#define IG_MEM_YR_OFF         UINT64_C(0)
+#define IG_MEM_YR_BYTES       UINT64_C(0)
 #define IG_MEM_RLP_OFF        UINT64_C(0)
 #define IG_MEM_RLP_BYTES      UINT64_C(0)
+#define IG_MEM_PREDICT_OFF    UINT64_C(0)
+#define IG_MEM_PREDICT_BYTES  UINT64_C(0)
 #define IG_MEM_LN_OFF         UINT64_C(37056512)
 #define IG_MEM_LN_BYTES       UINT64_C(32768)
 #define IG_MEM_LNQ_OFF        UINT64_C(37089280)
@@ -173,8 +180,8 @@ _Static_assert(IG_RESIDENT_BYTES % 4096 == 0 && IG_RESIDENT_BYTES <= IG_DATA_BYT
 _Static_assert(IG_DATA_BYTES % 4096 == 0, "whole pages");
 _Static_assert(IG_MEM_DATA_BYTES == (IG_TIER == IG_TIER_RAM ? IG_DATA_BYTES : IG_RESIDENT_BYTES),
                "what the arena holds of the weights");
-_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 64 *
-                                      IG_HEAD_DIM * 2 * 4,
+_Static_assert(IG_MEM_KV_BYTES == (uint64_t)IG_N_KV_LAYER * IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 *
+                                      IG_KV_PART_BYTES,
                "KV blocks of every layer");
 _Static_assert(IG_MEM_THREAD_BYTES == IG_N_THREAD_MAX * IG_THREAD_BYTES, "scratch for each thread");
 _Static_assert(IG_THREAD_BYTES % 4096 == 0, "threads do not share a page");

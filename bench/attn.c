@@ -1,0 +1,151 @@
+/* attn.c -- speed of decode attention beside what reading memory gives.
+ *
+ *   attn [THREADS] [VARIANT] [FORMAT]      each argument narrows the list
+ *
+ * Contexts of 1 k, 4 k and 32 k positions for three shapes of heads. The KV cache of one layer
+ * after the other is folded, more than 1 GB in turn, so that no cache serves it: spans and heads
+ * are shared between threads as the engine does it (runtime/model/attn.c). GB/s of K and V with 1
+ * thread and with THREADS (2), and the share of what plain reading gives in the passes between.
+ *
+ * Build: -O2 -fopenmp, no instruction-set flags; link kernels/ref and kernels/cpu.
+ */
+#include <math.h>
+
+#include "measure.h"
+
+enum { SPAN = 16, HEADS_MOST = 8, HD = 128, MAX_CASES = 64 };
+
+static const struct shape {
+    const char *name;
+    int heads_kv, heads; /* heads: of queries that share a KV head */
+} shapes[] = { { "qwen3, 8 heads a KV head", 4, 8 },
+               { "mixtral, 4 heads", 8, 4 },
+               { "olmoe, 1 head", 16, 1 } };
+static const int contexts[] = { 1024, 4096, 32768 };
+static const enum ig_fmt formats[] = { IG_F16, IG_F32, IG_Q8_0 };
+static const struct ig_kernels *const variants[] = { &ig_kernels_avx2, &ig_kernels_avx512 };
+
+struct bench_case {
+    const struct ig_kernels *k; /* NULL: plain reading */
+    enum ig_fmt fmt;
+    const struct shape *shape;
+    int ctx;
+    double got[2][REPS];
+};
+
+/* Of K, or of V, of one KV head in a block. */
+#define KV_BYTES(fmt) (IG_KV_BLOCK * ig_fmt_row_bytes(fmt, HD))
+
+static float query[HEADS_MOST * HD];
+static struct ig_xq query_q[HEADS_MOST * HD / IG_QBLOCK];
+
+/* One item of the engine: a span of one KV head's blocks, merged into what came before. */
+static void fold(const struct bench_case *c, const uint8_t *layer, int head, int span, float *all)
+{
+    const struct shape *s = c->shape;
+    const int state = s->heads * (HD + 2);
+    const size_t part = KV_BYTES(c->fmt);
+    float one[HEADS_MOST * (HD + 2)];
+    struct ig_attn a = { one, one + s->heads, one + 2 * s->heads };
+    struct ig_attn b = { all, all + s->heads, all + 2 * s->heads };
+    for (int i = 0; i < state; i++) one[i] = i < s->heads ? -INFINITY : 0.0f;
+    for (int blk = span * SPAN; blk < (span + 1) * SPAN; blk++) {
+        const uint8_t *kv = layer + (size_t)(blk * s->heads_kv + head) * 2 * part;
+        const uint8_t *next =
+            blk + 1 < (span + 1) * SPAN ? kv + (size_t)s->heads_kv * 2 * part : kv;
+        const void *q = ig_fmt_cols(c->fmt) > 1 ? (const void *)query_q : (const void *)query;
+        c->k->attn[c->fmt](&a, q, kv, kv + part, next, HD, s->heads, 0, IG_KV_BLOCK, 0.088f, NULL,
+                           0);
+    }
+    c->k->attn_merge(&b, &a, HD, s->heads);
+}
+
+/* Whole layers, at least `bytes` of them, from `base`; GB/s. */
+static double pass(const struct bench_case *c, const uint8_t *base, size_t *bytes, int threads)
+{
+    const int spans = c->k ? c->ctx / IG_KV_BLOCK / SPAN : 1, heads = c->k ? c->shape->heads_kv : 1;
+    const size_t layer =
+        c->k ? (size_t)(c->ctx / IG_KV_BLOCK * heads) * 2 * KV_BYTES(c->fmt) : 65536;
+    const long layers = (long)((*bytes + layer - 1) / layer), items = (long)spans * heads;
+    double took = 0;
+    (void)threads; /* unused without OpenMP */
+    *bytes = (size_t)layers * layer;
+#pragma omp parallel num_threads(threads) reduction(max : took)
+    {
+        float all[HEADS_MOST * (HD + 2)] = { 0 };
+        const double t0 = thread_time();
+#pragma omp for schedule(static) nowait
+        for (long i = 0; i < layers * items; i++) {
+            const uint8_t *at = base + (size_t)(i / items) * layer;
+            if (c->k)
+                fold(c, at, (int)(i % items) / spans, (int)(i % items) % spans, all);
+            else
+                plain_read(at, layer);
+            __asm__ volatile("" : : "r"(all) : "memory");
+        }
+        took = thread_time() - t0;
+    }
+    return 1e-9 * (double)*bytes / took;
+}
+
+static void run(struct bench_case *c, int cases, int threads)
+{
+    size_t at = 0;
+    for (int r = 0; r < REPS; r++)
+        for (int i = 0; i < cases; i++)
+            for (int t = 0; t < 2; t++) {
+                size_t bytes = PASS_BYTES;
+                if (at + 3 * PASS_BYTES > POOL_BYTES) at = 0;
+                c[i].got[t][r] = pass(&c[i], pool + at, &bytes, t ? threads : 1);
+                at += bytes;
+            }
+}
+
+static int collect(struct bench_case *c, int argc, char **argv)
+{
+    static const char *const isas[] = { "avx2", "avx512" }, *const fmts[] = { "f16", "f32",
+                                                                              "q8_0" };
+    int count = 0;
+    for (int v = 0; v < 2; v++) {
+        const unsigned need = v ? IG_CPU_AVX512 : IG_CPU_AVX2;
+        if (!(ig_cpu_features() & need) || !wanted(isas[v], argc, argv, isas, 2)) continue;
+        for (int f = 0; f < 3; f++) {
+            if (!variants[v]->attn[formats[f]] || !wanted(fmts[f], argc, argv, fmts, 3)) continue;
+            for (int s = 0; s < 3; s++)
+                for (int x = 0; x < 3; x++)
+                    c[count++] = (struct bench_case){
+                        variants[v], formats[f], &shapes[s], contexts[x], { { 0 } }
+                    };
+        }
+    }
+    return count;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench_case c[MAX_CASES];
+    const int threads = argc > 1 && atoi(argv[1]) > 0 ? atoi(argv[1]) : 2;
+    double read[2];
+    if (!prepare(threads)) {
+        fprintf(stderr, "attn: out of memory\n");
+        return 1;
+    }
+    for (int i = 0; i < HEADS_MOST * HD; i++) query[i] = (float)(i % 251 - 125) * 0.01f;
+    ig_kernels_ref.quantize(query_q, query, HEADS_MOST * HD);
+    const int cases = 1 + collect(c + 1, argc, argv);
+    run(c, cases, threads);
+    printf("decode attention, head dim %d, GB/s of K and V and the share of plain reading\n"
+           "%-8s %-6s %-26s %8s %18s %17s %d\n",
+           HD, "variant", "format", "shape", "context", "1 thread", "threads:", threads);
+    for (int t = 0; t < 2; t++) read[t] = median(c[0].got[t]);
+    for (int i = 0; i < cases; i++) {
+        printf("%-8s %-6s %-26s %8d", i ? c[i].k->name : "read", i ? ig_fmt_name(c[i].fmt) : "-",
+               i ? c[i].shape->name : "-", c[i].ctx);
+        for (int t = 0; t < 2; t++) {
+            const double m = median(c[i].got[t]);
+            printf(" %12.1f %4.0f%%", m, 100 * m / read[t]);
+        }
+        printf("\n");
+    }
+    return 0;
+}

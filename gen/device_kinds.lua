@@ -1,0 +1,61 @@
+-- gen/device_kinds.lua -- what the device's kernels know of a model; all the rest is refused.
+--
+-- KNOWN has the fields of gen/model.lua that have values which the kernels do not know; with
+-- the fields of ANY they can do whatever a model says.  A new field is in neither, and the
+-- tests fail until somebody has decided.
+
+local M = {}
+
+-- { field, the values that kernels/cuda/ has }
+M.KNOWN = {
+  { "act", { "swiglu", "swiglu_oai" } },
+  { "n_route_group", { 1 } },
+  { "n_layer_enc", { 0 } },
+  { "n_rel_bucket", { 0 } },
+  { "kv_lora", {} },
+}
+
+M.ANY = {
+  "family", "n_layer", "n_embd", "n_head", "n_head_kv", "head_dim", "n_ff", "n_expert", "n_expert_used", "n_vocab",
+  "n_ctx_train", "norm_eps", "rope_theta", "window", "tied", "weights", "norm", "norm_bias", "qk_norm", "attn_bias",
+  "output_bias", "expert_bias", "sinks", "window_every", "act_limit", "qkv_clip", "embd_scale", "residual_scale",
+  "logit_scale", "attn_scale", "router", "route_norm", "route_scale", "route_bias", "router_jitter", "n_layer_dense",
+  "n_ff_dense", "n_ff_shared", "shared_gate", "rope_dim", "rope",
+  -- of what KNOWN refuses
+  "n_route_group_used", "route_group_top", "sparse_step", "sparse_step_enc", "rel_distance", "start_token", "q_lora",
+  "nope_dim", "v_dim", "latent_eps",
+}
+
+local function listed(values, v)
+  for _, known in ipairs(values) do
+    if known == v then return true end
+  end
+  return false
+end
+
+local function show(values)
+  local words = {}
+  for i, v in ipairs(values) do words[i] = tostring(v) end
+  return #words > 0 and table.concat(words, " or ") or "none"
+end
+
+local function only(list, what)
+  return #list > 0 and ("%s (%s)"):format(what, table.concat(list, "; ")) or nil
+end
+
+--- @return string? why   the kernels cannot run this model
+function M.refusal(m)
+  local bad = {}
+  local function refuse(...) bad[#bad + 1] = string.format(...) end
+  for _, known in ipairs(M.KNOWN) do
+    local field, values = known[1], known[2]
+    local v = m[field]
+    if v ~= nil and not listed(values, v) then
+      refuse("%s: want %s, got %s", field, show(values), tostring(v))
+    end
+  end
+  if m.n_expert == 0 then refuse("n_expert: want at least 1, got 0") end
+  return only(bad, "gpu: the device's kernels do not know this model; a profile without a GPU has all that it needs")
+end
+
+return M

@@ -1,0 +1,195 @@
+-- gen/plan_device.lua -- the work on a device: its memory and its kernels' sizes.
+--
+-- The map is one allocation: the weights as they lie in the file, KV, and the
+-- buffers of a batch.  When that is more than the VRAM has, the experts stay in
+-- RAM and the device has a cache of them (gen/plan_cache.lua).
+
+local c = require "gen.c"
+local device_kinds = require "gen.device_kinds"
+local num = require "gen.num"
+local plan_cache = require "gen.plan_cache"
+local plan_kinds = require "gen.plan_kinds"
+local plan_mem = require "gen.plan_mem"
+local plan_rope = require "gen.plan_rope"
+local quant = require "gen.quant"
+
+local M = {}
+
+M.ROWS = 8            -- activation rows that a block of a batch takes at once
+M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
+-- V of one span and slice lies in shared memory: 1024 positions of so many bytes.  Wide slices
+-- read K less often, but take 128 KiB, which chips for servers have.
+M.SLICE_BYTES = 64
+M.SLICE_BYTES_SERVER = 128
+M.SERVER = { sm_80 = true, sm_90 = true, sm_100 = true, sm_103 = true }
+-- Query heads of a block.  Measured on an H200: 1 beats 2 by 5 % of a token's time and 4 by 13 %.
+M.ATTN_HEADS = 1
+M.EMBD_MOST = 8192    -- a normed row, as floats and as int8 blocks, in 48 KiB of shared memory
+
+-- Tokens until a use counts half in the cache's choice of victims: docs/POLICIES.md.
+M.HALF_LIFE = 16
+
+local F32 = 4
+local KV_BYTES = { f32 = 4, f16 = 2 }
+
+-- The largest power of two that divides a head and keeps a slice small.
+local function slice(m, hw, kv)
+  local bytes = M.SERVER[hw.gpu.arch] and M.SLICE_BYTES_SERVER or M.SLICE_BYTES
+  local n = 1
+  while n < bytes // KV_BYTES[kv] and m.head_dim % (2 * n) == 0 do n = 2 * n end
+  return n
+end
+
+local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
+                           "H", "HQ", "GATE", "LN", "LNQ" }
+
+M.PLACES_BYTES = 2048 -- struct ig_places of kernels/cuda/args.h, and room
+
+-- What a decode step with a cache of experts needs beside the slots.
+local function cache_buffers(m, layout)
+  local _, layers = plan_kinds.for_cache(m, layout)
+  return {
+    { "TAG",    layers * m.n_expert * 4 },
+    { "USE",    m.n_layer * m.n_expert * F32 },
+    { "PLACES", M.PLACES_BYTES },
+    { "COUNT",  (4 * m.n_layer + 1 + m.n_expert_used + 1) * 4 },
+  }
+end
+
+local function buffers(m, size, mem, layout, device)
+  local bytes = {}
+  for _, r in ipairs(mem.regions) do bytes[r.name] = r.bytes end
+  bytes.DATA = device.cached and layout.resident_bytes or layout.data_bytes -- whatever part of it RAM has
+  local rows, picked = size.batch, size.batch * m.n_expert_used
+  local slices = m.head_dim // device.attn_slice
+  local list = {}
+  for i, name in ipairs(SHARED_WITH_HOST) do list[i] = { name, bytes[name] } end
+  local own = {
+    { "BATCH",   (4 * rows + size.logit_rows) * 4 },
+    { "PART",    rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
+    { "ARRIVED", rows * (m.n_head // device.attn_heads) * slices * 4 },
+    { "ROUTE",   (1 + 3 * (picked // M.ROWS + m.n_expert + 1) + picked) * 4 },
+    { "Y",       (picked + (plan_mem.aside(m) > 0 and rows or 0)) * m.n_embd * F32 },
+    { "FORCED",  (1 + 2 * picked * m.n_layer) * 4 },
+  }
+  table.move(own, 1, #own, #list + 1, list)
+  if not device.cached then return list end
+  local more = cache_buffers(m, layout)
+  return table.move(more, 1, #more, #list + 1, list)
+end
+
+local function regions(list)
+  local at, placed = 0, {}
+  for i, buffer in ipairs(list) do
+    local name, bytes = buffer[1], buffer[2]
+    placed[i] = { name = name, off = bytes > 0 and at or 0, bytes = bytes }
+    at = at + num.align_up(bytes, plan_mem.ALIGN)
+  end
+  return placed, at
+end
+
+-- Every format that a list of roles has, as bits of enum ig_fmt.
+local function format_set(formats, roles)
+  local set = 0
+  for _, role in ipairs(roles) do
+    if formats[role] then set = set | 1 << quant.by_name[formats[role]].id end
+    for _, layer in ipairs(formats.layers) do
+      if layer[role] then set = set | 1 << quant.by_name[layer[role]].id end
+    end
+  end
+  return set
+end
+
+-- The model's arithmetic: a switch is on where a field has a value; the fields that are numbers.
+local SWITCHES = {
+  { "NORM_LAYER", "norm", "layer" }, { "QK_NORM_HEAD", "qk_norm", "head" }, { "QK_NORM_FULL", "qk_norm", "full" },
+  { "ACT_OAI", "act", "swiglu_oai" }, { "ROUTE_SIGMOID", "router", "sigmoid" },
+  { "ROUTE_SPARSEMIXER", "router", "sparsemixer" }, { "ROUTE_NORM", "route_norm", true },
+  { "SHARED_GATE", "shared_gate", true },
+}
+local FLOATS = { "norm_eps", "embd_scale", "residual_scale", "logit_scale", "qkv_clip", "act_limit",
+                 "route_scale", "router_jitter" }
+
+-- What kernels/cuda/shape.h wants to know, as NAME=VALUE.
+local function defines(m, formats, size, mem, device)
+  local list = {
+    { "N_EMBD", m.n_embd }, { "N_HEAD", m.n_head }, { "N_HEAD_KV", m.n_head_kv },
+    { "HEAD_DIM", m.head_dim }, { "N_FF", m.n_ff }, { "N_EXPERT", m.n_expert },
+    { "N_EXPERT_USED", m.n_expert_used }, { "N_VOCAB", m.n_vocab }, { "N_ROW", size.batch },
+    { "N_WAY", device.n_way }, { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
+    { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
+    { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
+    { "N_LAYER", m.n_layer }, { "ROPE_DIM", m.rope_dim }, { "N_FF_ASIDE", plan_mem.aside(m) },
+    { "FMT_EMBD", format_set(formats, { "token_embd" }) },
+    { "FMT_QKV", format_set(formats, { "q", "k", "v" }) },
+    { "FMT_O", format_set(formats, { "o" }) },
+    { "FMT_ROUTER", format_set(formats, { "router" }) },
+    { "FMT_GATE_UP", format_set(formats, { "gate", "up", "dense_gate", "dense_up" }) },
+    { "FMT_DOWN", format_set(formats, { "down", "dense_down" }) },
+    { "FMT_OUTPUT", format_set(formats, { "output" }) },
+  }
+  local defs = {}
+  for i, d in ipairs(list) do defs[i] = ("%s=%d"):format(d[1], d[2]) end
+  for _, switch in ipairs(SWITCHES) do
+    defs[#defs + 1] = ("%s=%d"):format(switch[1], m[switch[2]] == switch[3] and 1 or 0)
+  end
+  for _, name in ipairs(FLOATS) do defs[#defs + 1] = name:upper() .. "=" .. c.f32(m[name]) end
+  defs[#defs + 1] = "CACHE_FADE=" .. c.f32(2 ^ (-1 / M.HALF_LIFE))
+  defs[#defs + 1] = "ATTN_SCALE=" .. c.f32(plan_rope.attn_scale(m))
+  return defs
+end
+
+-- What the kernels cannot do, as reasons.
+local function refusals(m, hw)
+  local reasons = { device_kinds.refusal(m) }
+  if tonumber(hw.gpu.arch:match("%d+")) < M.LEAST_ARCH then
+    reasons[#reasons + 1] = ("gpu: want an architecture of sm_%d or newer, got %s"):format(M.LEAST_ARCH, hw.gpu.arch)
+  end
+  if m.n_embd > M.EMBD_MOST or m.n_embd % 4 ~= 0 then
+    reasons[#reasons + 1] = ("gpu: want a width of at most %d that 4 divides, got %d"):format(M.EMBD_MOST, m.n_embd)
+  end
+  return reasons
+end
+
+--- @param m       table  a checked model
+--- @param hw      table  a checked profile with a GPU
+--- @param formats table  of gen/formats.lua
+--- @param size    table  of gen/plan_size.lua
+--- @param mem     table  of gen/plan_mem.lua
+--- @param layout  table  of gen/plan_layout.lua
+--- @param opts    table  of gen/options.lua
+--- @param reasons table  why the kernels cannot run what would fit, added to
+--- @return table? device, table? cache   (the cache too when everything is resident: what it would be)
+function M.plan(m, hw, formats, size, mem, layout, opts, reasons)
+  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0 }
+  device.usable = hw.gpu.vram - hw.gpu.vram_reserve
+  if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
+  device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
+  local cache, why
+  if device.bytes > device.usable then
+    device.cached = true
+    device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
+    cache, why = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes },
+      device.usable, opts)
+    if not cache then
+      reasons[#reasons + 1] = why
+      return nil
+    end
+    device.n_way = cache.ways
+    table.insert(device.regions, { name = "SLOTS", off = device.bytes, bytes = cache.bytes })
+    device.bytes = device.bytes + cache.bytes
+  else
+    cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts)
+    if not cache then
+      reasons[#reasons + 1] = why
+      return nil
+    end
+  end
+  local bad = refusals(m, hw)
+  table.move(bad, 1, #bad, #reasons + 1, reasons)
+  if #bad > 0 then return nil end
+  device.defines = defines(m, formats, size, mem, device)
+  return device, cache
+end
+
+return M

@@ -1,0 +1,109 @@
+/* args.h -- what the host hands to every kernel of a step: one struct by value.
+ *
+ * All pointers are device pointers.  Shapes stand beside them; R is the batch's
+ * rows, and sizes are the macros that the kernels are compiled with.
+ */
+#ifndef IG_CUDA_ARGS_H
+#define IG_CUDA_ARGS_H
+
+#include "../kernels.h"
+
+/* Threads of a block.  One panel feeds 128; ig_gate_up takes gate and up of two panels, 32
+ * hidden values; ig_down of a decode step up to 4 experts at once; ig_attn a warp a KV block. */
+enum {
+    IG_PANEL_THREADS = 128,
+    IG_ROW_THREADS = 256,
+    IG_GATE_UP_THREADS = 4 * IG_PANEL_THREADS,
+    IG_TOPK_THREADS = 128,
+    IG_GROUP_THREADS = 1024,
+    IG_PLACE_THREADS = 128
+};
+#define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)
+
+/* A packed matrix in device memory; inside an expert, `p` is that of expert 0. */
+struct ig_dmat {
+    const unsigned char *p;
+    const float *bias; /* NULL: none */
+    uint32_t stride; /* bytes from one panel to the next */
+    int32_t fmt;
+};
+
+/* A batch as the host writes it into mapped memory and ig_embed copies it. */
+struct ig_rows {
+    int32_t *token, *pos, *seq; /* [R] */
+    int32_t *turn;              /* [R] row of the rotary tables */
+    int32_t *want;              /* [n_want] rows whose logits are wanted */
+};
+
+/* Where the chosen experts of a layer are: ig_place decides it, what follows reads it. */
+enum { IG_MOST_USED = 32 };
+struct ig_places {
+    int32_t n_link, n_cpu;               /* experts that come over the link; that the CPU computes */
+    int32_t id[IG_MOST_USED];            /* rank by rank */
+    float weight[IG_MOST_USED];
+    int32_t order[IG_MOST_USED];         /* ranks: those in their slots first, the CPU's last */
+    int32_t cpu[IG_MOST_USED];           /* 1: computed by the CPU */
+    uint64_t at[IG_MOST_USED];           /* bytes from slot 0 to the expert's slot */
+    int64_t shift[IG_MOST_USED];         /* from the slot's address to the expert's in host memory, which
+                                            the slot is to be filled from; 0: it is there */
+};
+
+/* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
+struct ig_xcache {
+    struct ig_places *now;
+    int32_t *tag;                        /* of this layer: [ways] expert in a way, -1: none */
+    float *use;                          /* of this layer: [experts] decayed count of uses */
+    uint64_t set;                        /* bytes from slot 0 to this layer's first way */
+    uint32_t *count;                     /* of this layer: hits, over the link, by the CPU */
+    uint32_t *step;                      /* steps so far, this one included */
+    int32_t *split;                      /* [k + 1] of m reachable misses, how many take the link */
+    int32_t ways;                        /* in use */
+    uint64_t slot_bytes;
+    const unsigned char *slots;          /* slot 0; a layer's ways, then the next's */
+    const unsigned char *host;           /* this layer's experts, in mapped host memory */
+    uint64_t reach;                      /* bytes of them that are mapped */
+    /* mapped host memory: what the CPU is asked for and what it answers */
+    const int32_t *host_split;
+    int32_t *asked;                      /* of this layer: n, ranks[k], experts[k] */
+    struct ig_xq *asked_xq;
+    float *asked_xn;
+    const float *answer;                 /* [k][N_EMBD] */
+    uint32_t *posted;                    /* of this layer: number of the step */
+    const uint32_t *done;                /* of this layer: the same, when the answer is there */
+};
+
+struct ig_args {
+    struct ig_xcache xc;
+    struct ig_rows host, row; /* mapped host memory; its copy in device memory */
+    int32_t n, n_want;
+    int32_t window;           /* of this layer; 0: none */
+    int32_t in;               /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
+    int32_t routed;           /* 1: this layer has experts; 0: a dense block alone */
+    int32_t aside;            /* width of this layer's dense block; 0: it has none */
+    /* buffers, as in docs/ARCHITECTURE.md */
+    float *x, *xn, *q, *k, *v, *ao, *rl, *h, *ln, *logits, *part, *y;
+    struct ig_xq *xq, *aoq, *hq, *lnq;
+    const float *rope;
+    unsigned char *kv;        /* of this layer: [block][kv head]{K, V} */
+    int32_t *expert;          /* [R][k] chosen experts, rank by rank */
+    float *weight;            /* [R][k] their weights */
+    int32_t *route;           /* n_item; items {expert, first, rows}; slots grouped by expert */
+    uint32_t *arrived;        /* [R][heads of a block][slices], 0 between kernels */
+    float *shared_scale;      /* [R] what a dense block beside experts counts */
+    /* recorded choices: 1, or 0 when the routers choose; experts [R][layers][k]; their weights */
+    int32_t *force, *force_expert;
+    float *force_weight;
+    const int32_t *host_force, *host_expert; /* the same in mapped host memory */
+    const float *host_weight;
+    /* this layer */
+    const float *mixer_norm, *ffn_norm, *mixer_norm_bias, *ffn_norm_bias;
+    const float *q_norm, *k_norm, *sinks, *route_bias, *shared_gate; /* NULL: none */
+    struct ig_dmat mq, mk, mv, mo, router, gate, up, down, dense_gate, dense_up, dense_down;
+    int32_t layer;
+    uint64_t expert_stride;
+    /* the ends of the model */
+    struct ig_dmat embd, output;
+    const float *output_norm, *output_norm_bias;
+};
+
+#endif

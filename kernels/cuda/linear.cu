@@ -1,0 +1,225 @@
+/* linear.cu -- the dense matrices: q k v, attention's output, router, output.
+ *
+ * A block a panel (or half of a float panel of the router, which has few) and
+ * ROWS activation rows.  Weights of this layer are asked for before the kernel
+ * waits for the one before it.
+ */
+#include "args.h"
+#include "gemv.h"
+#include "route.h"
+
+/* Words of weights a thread may have in flight: what ROWS accumulators leave of its registers. */
+enum {
+    FLIGHT = ROWS == 1 ? 40 : 20,
+    FLIGHT_DEEP = ROWS == 1 ? 80 : 20,    /* few panels: one block a multiprocessor */
+    FLIGHT_ROUTER = ROWS == 1 ? 128 : 20, /* fewer still */
+    LINEAR_BLOCKS = ROWS == 1 ? 8 : 4
+};
+
+/* Rows of this block, and where row 0 of them is. */
+IG_FN int rows_here(const struct ig_args *a, int n, int *first)
+{
+    (void)a;
+    *first = (int)blockIdx.y * ROWS;
+    return LEAST(ROWS, n - *first);
+}
+
+/* Norm weights, asked for early; with more ROWS another kernel has used them. */
+IG_FN void norm_weights(ig_f4 *w, const float *norm)
+{
+    if (ROWS == 1) load_quads(w, norm, PANEL_THREADS);
+}
+
+/* The activations that a panel of format `fmt` meets: with ROWS 1 the normed row, made here, as
+ * the formats in `set` read it: xs, qs. */
+IG_FN void normed(const struct ig_args *a, const void **x, int fmt, int set, const ig_f4 *w,
+                  const float *bias, float *xs, struct ig_xq *qs, int first)
+{
+#if ROWS == 1
+    ig_f4 v[ROW_QUADS];
+    (void)first;
+    load_quads(v, a->x, PANEL_THREADS);
+    norm_quads(v, w, bias, xs, PANEL_THREADS);
+    if (ANY_FLOAT(set)) store_quads(xs, v, PANEL_THREADS); /* all have read what it held */
+    if (ANY_BLOCK(set)) quantize_quads(qs, v, ROW_QUADS, N_EMBD, PANEL_THREADS);
+    __syncthreads();
+    x[0] = IS_BLOCK(fmt) ? (const void *)qs : (const void *)xs;
+#else
+    (void)set;
+    (void)w;
+    (void)bias;
+    (void)xs;
+    (void)qs;
+    row_pointers(x, fmt, a->xn, a->xq, first, N_EMBD);
+#endif
+}
+
+/* Row r of a matrix's result, with its bias. */
+IG_FN float biased(const struct ig_dmat *m, int r, float y) { return m->bias ? y + m->bias[r] : y; }
+
+enum { XS = ROWS == 1 ? N_EMBD : 1, QS = ROWS == 1 ? N_EMBD / QB + 1 : 1 };
+
+IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, int p, float *y,
+                    int y_stride)
+{
+    IG_SHARED float xs[XS];
+    IG_SHARED struct ig_xq qs[QS];
+    IG_SHARED panel_parts parts[ROWS];
+    const struct panel panel = { m->p + (size_t)p * m->stride, fmt, N_EMBD, -1,
+                                 panel_unroll(fmt, N_EMBD, FLIGHT) };
+    struct bunch b;
+    ig_f4 w[ROW_QUADS];
+    const void *x[ROWS];
+    float acc[ROWS][2];
+    int first;
+
+    panel_load(&b, &panel, 0);
+    norm_weights(w, a->mixer_norm);
+    ig_after_previous();
+    const int rows = rows_here(a, a->n, &first);
+    normed(a, x, fmt, FMT_QKV, w, a->mixer_norm_bias, xs, qs, first);
+    panel_sum(acc, &b, &panel, x, rows);
+    panel_put(parts, acc, &panel, rows);
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS)
+        y[(size_t)(first + i / PR) * (size_t)y_stride + (size_t)(p * PR + i % PR)] =
+            biased(m, p * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
+}
+
+/* Panels of q, then k, then v. */
+IG_KERNEL(ig_qkv, PANEL_THREADS, 4)
+{
+    int p = (int)blockIdx.x;
+    if (p < Q_STRIDE / PR) {
+        DISPATCH(&a, FMT_QKV, a.mq.fmt, qkv_body, &a.mq, p, a.q, Q_STRIDE)
+        return;
+    }
+    p -= Q_STRIDE / PR;
+    const int is_v = p >= KV_STRIDE / PR;
+    const struct ig_dmat *m = is_v ? &a.mv : &a.mk;
+    DISPATCH(&a, FMT_QKV, m->fmt, qkv_body, m, is_v ? p - KV_STRIDE / PR : p, is_v ? a.v : a.k, KV_STRIDE)
+}
+
+enum { AOQ = ROWS == 1 && ANY_BLOCK(FMT_O) ? Q_DIM / QB : 1 };
+
+IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
+{
+    IG_SHARED struct ig_xq qs[AOQ];
+    IG_SHARED panel_parts parts[ROWS];
+    const struct panel panel = { a->mo.p + (size_t)p * a->mo.stride, fmt, Q_DIM, -1,
+                                 panel_unroll(fmt, Q_DIM, FLIGHT_DEEP) };
+    struct bunch b;
+    const void *x[ROWS];
+    float acc[ROWS][2];
+    int first;
+
+    panel_load(&b, &panel, 0);
+    ig_after_previous();
+    const int rows = rows_here(a, a->n, &first), r = p * PR + (int)threadIdx.x % PR;
+    row_pointers(x, fmt, a->ao, a->aoq, first, Q_DIM);
+    /* A thread's place in the residual stream, read while the sums are made. */
+    const int t = (int)threadIdx.x / PR, mine = t < rows && r < N_EMBD;
+    float *const to = a->x + (size_t)(first + (mine ? t : 0)) * N_EMBD + (size_t)(mine ? r : 0);
+    const float before = *to;
+    if (ROWS == 1 && IS_BLOCK(fmt)) {
+        if (ATTN_SLICE % QB == 0) /* ig_attn has left int8 blocks */
+            stage_blocks(qs, a->aoq, Q_DIM / QB, PANEL_THREADS);
+        else
+            quantize_output(qs, a->ao, PANEL_THREADS);
+        __syncthreads();
+        x[0] = qs;
+    }
+    panel_sum(acc, &b, &panel, x, rows);
+    panel_put(parts, acc, &panel, rows);
+    __syncthreads();
+    if (mine) *to = before + biased(&a->mo, r, panel_get(parts[t], fmt, r % PR)) * RESIDUAL_SCALE;
+}
+_Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
+
+/* x += o times attention's output. */
+IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
+{
+    DISPATCH(&a, FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
+}
+
+IG_FN void router_body(const struct ig_args *a, int fmt, int block, float *xs)
+{
+    IG_SHARED struct ig_xq qs[QS];
+    IG_SHARED panel_parts parts[ROWS];
+    const int halves = IS_BLOCK(fmt) ? 1 : 2, p = block / halves, wide = PR / halves;
+    const struct panel panel = { a->router.p + (size_t)p * a->router.stride, fmt, N_EMBD,
+                                 IS_BLOCK(fmt) ? -1 : block % 2,
+                                 panel_unroll(fmt, N_EMBD, FLIGHT_ROUTER) };
+    struct bunch b;
+    ig_f4 w[ROW_QUADS];
+    const void *x[ROWS];
+    float acc[ROWS][2];
+    int first;
+
+    panel_load(&b, &panel, 0);
+    norm_weights(w, a->ffn_norm);
+    ig_after_previous();
+    const int rows = rows_here(a, a->n, &first);
+    normed(a, x, fmt, FMT_ROUTER, w, a->ffn_norm_bias, xs, qs, first);
+    panel_sum(acc, &b, &panel, x, rows);
+    panel_put(parts, acc, &panel, rows);
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < rows * wide; i += PANEL_THREADS) {
+        const int r = block % halves * wide + i % wide;
+        a->rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
+            biased(&a->router, p * PR + r, panel_get(parts[i / wide], fmt, r));
+    }
+}
+
+/* With ROWS 1 block 0 leaves the normed row where the experts read it. */
+IG_KERNEL(ig_router, PANEL_THREADS, ROWS == 1 ? 2 : LINEAR_BLOCKS)
+{
+    IG_SHARED float xs[XS];
+#if ROWS == 1
+    if (blockIdx.x == 0) {
+        ig_f4 w[ROW_QUADS], v[ROW_QUADS];
+        norm_weights(w, a.ffn_norm);
+        ig_after_previous();
+        load_quads(v, a.x, PANEL_THREADS);
+        norm_quads(v, w, a.ffn_norm_bias, xs, PANEL_THREADS);
+        if (ANY_FLOAT(FMT_GATE_UP)) store_quads(a.xn, v, PANEL_THREADS);
+        if (ANY_BLOCK(FMT_GATE_UP)) quantize_quads(a.xq, v, ROW_QUADS, N_EMBD, PANEL_THREADS);
+        if (SHARED_GATE && a.shared_gate) {
+            store_quads(xs, v, PANEL_THREADS);
+            __syncthreads();
+            if (threadIdx.x < 32) weigh_shared(&a, xs, 0);
+        }
+        return;
+    }
+#endif
+    DISPATCH(&a, FMT_ROUTER, a.router.fmt, router_body, (int)blockIdx.x - (ROWS == 1), xs)
+}
+
+IG_FN void output_body(const struct ig_args *a, int fmt, int p)
+{
+    IG_SHARED panel_parts parts[ROWS];
+    const struct panel panel = { a->output.p + (size_t)p * a->output.stride, fmt, N_EMBD, -1,
+                                 panel_unroll(fmt, N_EMBD, FLIGHT) };
+    struct bunch b;
+    const void *x[ROWS];
+    float acc[ROWS][2];
+    int first;
+
+    panel_load(&b, &panel, 0);
+    ig_after_previous();
+    const int rows = rows_here(a, a->n_want, &first);
+    row_pointers(x, fmt, a->ln, a->lnq, first, N_EMBD);
+    panel_sum(acc, &b, &panel, x, rows);
+    panel_put(parts, acc, &panel, rows);
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS) {
+        const float y = biased(&a->output, p * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
+        a->logits[(size_t)(first + i / PR) * LOGIT_STRIDE + (size_t)(p * PR + i % PR)] =
+            LOGIT_SCALE == 1.0f ? y : y / LOGIT_SCALE;
+    }
+}
+
+IG_KERNEL(ig_output, PANEL_THREADS, LINEAR_BLOCKS)
+{
+    DISPATCH(&a, FMT_OUTPUT, a.output.fmt, output_body, (int)blockIdx.x)
+}

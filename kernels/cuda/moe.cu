@@ -1,0 +1,400 @@
+/* moe.cu -- the chosen experts, the dense block beside them, their weighted sum in rank order.
+ *
+ * ROWS 1: ig_gate_up finds the chosen experts from the router's logits in every
+ * block, and ig_down takes all of them and adds to the residual stream, so a
+ * decode step has two kernels here.  More rows: ig_topk and ig_group make a list
+ * of items, each an expert and up to ROWS of its rows; ig_down leaves every
+ * expert's output apart and ig_combine adds them in rank order.  The dense block
+ * of a layer (alone, or shared beside the experts) comes last in every sum.
+ */
+#include "args.h"
+#include "gemv.h"
+#include "place.h"
+
+enum {
+    RANKS = ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) : 1, /* experts at once */
+    WITH_ASIDE = N_FF_ASIDE > 0,
+    DOWN_THREADS = (RANKS + (ROWS == 1 && WITH_ASIDE)) * PANEL_THREADS,
+    DOWN_ROUNDS = DIV_UP(N_EXPERT_USED, RANKS),
+    FLIGHT_GATE_UP = ROWS == 1 ? 40 : 20, /* words of weights in flight, as in linear.cu */
+    FLIGHT_DOWN = ROWS == 1 ? 27 : 20
+};
+
+/* Where a slot's hidden values are, in blocks of 32. */
+IG_FN size_t hidden_block(int slot)
+{
+    return slot < ASIDE ? (size_t)slot * FF_BLOCKS
+                        : (size_t)ASIDE * FF_BLOCKS + (size_t)(slot - ASIDE) * ASIDE_BLOCKS;
+}
+
+/* Gate and up of one expert, or of the dense block: 32 hidden values of some rows. */
+struct hidden {
+    const struct ig_dmat *gate, *up;
+    size_t expert; /* bytes from expert 0's */
+    int ff;        /* its width */
+    int block;
+    int64_t shift; /* as in struct ig_places */
+};
+
+IG_FN float activated(float g, float u)
+{
+    if (!ACT_OAI) return ig_silu(g) * u;
+    g = g > ACT_LIMIT ? ACT_LIMIT : g;
+    u = u > ACT_LIMIT ? ACT_LIMIT : u;
+    u = u < -ACT_LIMIT ? -ACT_LIMIT : u;
+    return (u + 1.0f) * (g / (1.0f + ig_expf(-1.702f * g)));
+}
+
+/* Element r of an expert's bias; `shift` as in struct ig_places. */
+IG_FN float with_bias(const struct ig_dmat *m, size_t expert, int64_t shift, int r, float y)
+{
+    if (!m->bias) return y;
+    float *b = (float *)((uintptr_t)m->bias + expert) + r;
+    if (shift) *b = *(const float *)shifted(b, shift);
+    return y + *b;
+}
+
+/* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats. */
+IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k, const int *slot,
+                        const int *token_row, int rows, const struct ig_xq *q, const float *f)
+{
+    IG_SHARED panel_parts parts[4][ROWS];
+    const int sub = (int)threadIdx.x / PANEL_THREADS, panels = DIV_UP(k->ff, PR);
+    const int p = 2 * k->block + (sub & 1), real = p < panels;
+    const struct ig_dmat *m = sub < 2 ? k->gate : k->up;
+    const struct panel panel = { m->p + k->expert + (size_t)(real ? p : 0) * m->stride, fmt, N_EMBD, -1,
+                                 panel_unroll(fmt, N_EMBD, FLIGHT_GATE_UP) };
+    struct bunch b;
+    const void *x[ROWS];
+    float acc[ROWS][2];
+
+    if (k->shift) {
+        fill_panel(panel.p, k->shift, m->stride);
+        __syncthreads();
+    }
+    panel_load(&b, &panel, 0);
+    UNROLL for (int t = 0; t < ROWS; t++)
+    {
+        const size_t r = (size_t)(t < rows ? token_row[t] : 0);
+        x[t] = IS_BLOCK(fmt) ? (const void *)(q + r * (N_EMBD / QB)) : (const void *)(f + r * N_EMBD);
+    }
+    panel_sum(acc, &b, &panel, x, rows);
+    panel_put(parts[sub], acc, &panel, rows);
+    __syncthreads();
+    /* A warp has a row's 32 hidden values, as down reads them. */
+    const int row = (int)threadIdx.x / 32, i = (int)threadIdx.x % 32, half = i / 16, r = i % 16;
+    if (row >= rows) return;
+    float h = 0.0f;
+    if (2 * k->block + half < panels) {
+        const int at = k->block * 32 + i;
+        h = activated(with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r)),
+                      with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
+    }
+    const size_t to = hidden_block(slot[row]) + (size_t)k->block;
+    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to, h);
+    if (ANY_FLOAT(FMT_DOWN)) a->h[to * QB + (size_t)i] = h;
+}
+
+#if ROWS == 1
+
+/* A block an item: 32 hidden values of each chosen expert, rank by rank, then of the dense block. */
+IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
+{
+    IG_SHARED struct routing r;
+    IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
+    IG_SHARED int slot, token_row;
+    const int routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
+    const int block = (int)blockIdx.x, rank = block / FF_BLOCKS, aside = WITH_ASIDE && block >= routed;
+    if (threadIdx.x == 0) {
+        slot = aside ? ASIDE : rank;
+        token_row = 0;
+    }
+    const int force = ig_load_fresh(a.force);
+    ig_after_previous();
+    if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
+    if (aside) {
+        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0 };
+        __syncthreads();
+        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
+        return;
+    }
+    const struct spot s = spot_of(&a, &r, rank, force);
+    if (s.rank < 0) return;
+    if (CACHED) {
+        __syncthreads();
+        if (threadIdx.x == 0) slot = s.rank;
+        __syncthreads();
+    }
+    const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift };
+    DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
+}
+
+enum {
+    HQ_BLOCKS = ANY_BLOCK(FMT_DOWN) ? N_EXPERT_USED * FF_BLOCKS : 1,
+    STAGED = HQ_BLOCKS <= 512 /* 20 KiB */
+};
+
+IG_FN struct panel down_panel(const struct ig_args *a, int fmt, size_t expert)
+{
+    const struct panel p = { a->down.p + expert + (size_t)blockIdx.x * a->down.stride,
+                             fmt, N_FF, -1, panel_unroll(fmt, N_FF, FLIGHT_DOWN) };
+    return p;
+}
+
+/* The dense block's panel; the last 128 threads. */
+IG_FN void aside_body(const struct ig_args *a, int fmt, panel_parts *parts)
+{
+    const struct panel panel = { a->dense_down.p + (size_t)blockIdx.x * a->dense_down.stride, fmt,
+                                 a->aside, -1, panel_unroll(fmt, N_FF_ASIDE, FLIGHT_DOWN) };
+    const void *x = IS_BLOCK(fmt) ? (const void *)(a->hq + hidden_block(ASIDE))
+                                  : (const void *)(a->h + hidden_block(ASIDE) * QB);
+    struct bunch b;
+    float acc[ROWS][2];
+    panel_load(&b, &panel, 0);
+    panel_sum(acc, &b, &panel, &x, 1);
+    panel_put(parts, acc, &panel, 1);
+}
+
+IG_FN void take_aside(const struct ig_args *a, panel_parts *parts)
+{
+    DISPATCH(a, FMT_DOWN, a->dense_down.fmt, aside_body, parts)
+}
+
+/* The panels of experts that come over the link into their slots: this thread's ranks. */
+IG_FN void fill_down(const struct ig_args *a, int fmt, const struct spot *s, int sub)
+{
+    for (int rank = sub; rank < N_EXPERT_USED; rank += RANKS)
+        if (s[rank].rank >= 0 && s[rank].shift)
+            fill_panel(down_panel(a, fmt, s[rank].expert).p, s[rank].shift, a->down.stride);
+}
+
+/* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
+ * the first two's weights are asked for before their activations are there.  128 more have the
+ * dense block, beside the first round: y[N_EXPERT_USED]. */
+IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, float (*y)[PR])
+{
+    IG_SHARED panel_parts parts[RANKS + WITH_ASIDE];
+    IG_SHARED struct ig_xq qs[STAGED ? HQ_BLOCKS : 1];
+    const int sub = (int)threadIdx.x / PANEL_THREADS, mine = sub < RANKS && a->routed;
+    struct bunch b[2];
+    if (CACHED && mine) fill_down(a, fmt, s, sub);
+    if (CACHED) __syncthreads();
+    UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS); round++)
+    {
+        const int rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
+        const struct panel panel = down_panel(a, fmt, s[rank].expert);
+        if (mine) panel_load(&b[round], &panel, 0);
+    }
+    ig_after_previous();
+    if (STAGED && IS_BLOCK(fmt)) {
+        stage_blocks(qs, a->hq, HQ_BLOCKS, DOWN_THREADS);
+        __syncthreads();
+    }
+    UNROLL for (int round = 0; round < DOWN_ROUNDS; round++)
+    {
+        const int rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
+        const struct panel panel = down_panel(a, fmt, s[rank].expert);
+        const struct ig_xq *q = STAGED ? qs : a->hq;
+        const void *x = IS_BLOCK(fmt) ? (const void *)(q + rank * FF_BLOCKS)
+                                      : (const void *)(a->h + rank * FF_BLOCKS * QB);
+        float acc[ROWS][2];
+        if (mine) {
+            if (round >= 2) panel_load(&b[round % 2], &panel, 0);
+            panel_sum(acc, &b[round % 2], &panel, &x, 1);
+            panel_put(&parts[sub], acc, &panel, 1);
+        }
+        if (WITH_ASIDE && round == 0 && sub == RANKS && a->aside) take_aside(a, &parts[RANKS]);
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < RANKS * PR && a->routed; i += DOWN_THREADS) {
+            const int of = round * RANKS + i / PR;
+            if (of < N_EXPERT_USED && s[of].rank >= 0)
+                y[of][i % PR] = with_bias(&a->down, s[of].expert, s[of].shift,
+                                          (int)blockIdx.x * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
+        }
+        if (WITH_ASIDE && round == 0 && a->aside && (int)threadIdx.x < PR)
+            y[N_EXPERT_USED][threadIdx.x] =
+                panel_get(parts[RANKS], FMT_OF(FMT_DOWN, a->dense_down.fmt), (int)threadIdx.x);
+        __syncthreads();
+    }
+}
+
+/* The router is two kernels back: the experts are known, and their weights on the way, before
+ * ig_gate_up has ended. */
+IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
+{
+    IG_SHARED struct routing k;
+    IG_SHARED struct spot spots[N_EXPERT_USED];
+    IG_SHARED float y[N_EXPERT_USED + 1][PR];
+    const int t = (int)threadIdx.x, r = (int)blockIdx.x * PR + t, mine = t < PR && r < N_EMBD;
+    if (t < N_EXPERT_USED) k.id[t] = 0;
+    if (a.routed && !CACHED)
+        route(&a, &k, 0, DOWN_THREADS, 1, ig_load_fresh(a.force));
+    spots_by_rank(&a, &k, spots);
+    const float x = mine ? ig_load_float(a.x + r) : 0.0f; /* of ig_attn_out, further back */
+    /* A layer without experts has no format of theirs: the dense block's does for the frame. */
+    DISPATCH(&a, FMT_DOWN, a.routed ? a.down.fmt : a.dense_down.fmt, down_body, spots, y)
+    if (CACHED) take_answers(&a, spots, y, DOWN_THREADS);
+    if (mine) {
+        float sum = 0.0f;
+        for (int i = 0; i < N_EXPERT_USED && a.routed; i++) sum = fmaf(k.weight[i], y[i][t], sum);
+        if (WITH_ASIDE && a.aside)
+            sum = fmaf(SHARED_GATE && a.shared_gate ? ig_load_float(a.shared_scale) : 1.0f,
+                       y[N_EXPERT_USED][t], sum);
+        a.x[r] = x + sum * RESIDUAL_SCALE;
+    }
+    if (blockIdx.x == 0 && t < N_EXPERT_USED && a.routed) { /* for who looks on */
+        a.expert[t] = k.id[t];
+        a.weight[t] = k.weight[t];
+    }
+}
+
+#else
+
+/* An item of the route: where its expert's rows are in the list of slots. */
+struct item {
+    int expert, first, rows; /* expert -1: the dense block, rows first ... */
+};
+IG_FN const int32_t *route_slots(const struct ig_args *a)
+{
+    return a->route + 1 + 3 * (N_ROW * N_EXPERT_USED / ROWS + N_EXPERT + 1);
+}
+
+IG_KERNEL(ig_topk, TOPK_THREADS, 4)
+{
+    IG_SHARED struct routing r;
+    const int t = (int)threadIdx.x, row = (int)blockIdx.x;
+    ig_after_previous();
+    route(&a, &r, row, TOPK_THREADS, 1, ig_load_fresh(a.force));
+    if (t < N_EXPERT_USED) {
+        a.expert[row * N_EXPERT_USED + t] = r.id[t];
+        a.weight[row * N_EXPERT_USED + t] = r.weight[t];
+    }
+    if (SHARED_GATE && a.shared_gate && t < 32) weigh_shared(&a, a.xn + (size_t)row * N_EMBD, row);
+}
+
+/* One block: slots sorted by expert, rows ascending, and cut into items.  A thread owns experts,
+ * so nothing depends on who comes first. */
+IG_KERNEL(ig_group, GROUP_THREADS, 1)
+{
+    IG_SHARED int count[N_EXPERT], start[N_EXPERT + 1], item[N_EXPERT + 1];
+    const int t = (int)threadIdx.x, slots = a.n * N_EXPERT_USED;
+    int32_t *list = (int32_t *)(void *)(uintptr_t)route_slots(&a);
+    ig_after_previous();
+    for (int e = t; e < N_EXPERT; e += GROUP_THREADS) count[e] = 0;
+    __syncthreads();
+    for (int i = t; i < slots; i += GROUP_THREADS) atomicAdd(&count[a.expert[i]], 1);
+    __syncthreads();
+    if (t == 0) {
+        start[0] = item[0] = 0;
+        for (int e = 0; e < N_EXPERT; e++) {
+            start[e + 1] = start[e] + count[e];
+            item[e + 1] = item[e] + DIV_UP(count[e], ROWS);
+        }
+        a.route[0] = item[N_EXPERT];
+    }
+    __syncthreads();
+    for (int e = t; e < N_EXPERT; e += GROUP_THREADS) {
+        int at = start[e];
+        for (int i = 0; i < slots && at < start[e + 1]; i++)
+            if (a.expert[i] == e) list[at++] = i;
+        for (int i = 0; i < item[e + 1] - item[e]; i++) {
+            int32_t *p = a.route + 1 + 3 * (item[e] + i);
+            p[0] = e;
+            p[1] = start[e] + i * ROWS;
+            p[2] = LEAST(ROWS, start[e + 1] - p[1]);
+        }
+    }
+}
+
+/* blockIdx.y is the item; threads t < ROWS read its slots and the rows they belong to.  rows 0:
+ * there is no such item. */
+IG_FN struct item take_item(const struct ig_args *a, int *slot, int *token_row)
+{
+    const int i = (int)blockIdx.y, t = (int)threadIdx.x;
+    const int32_t *p = a->route + 1 + 3 * i;
+    struct item it = { -1, i * ROWS, LEAST(ROWS, a->n - i * ROWS) };
+    if (!a->in) {
+        it.rows = 0;
+        if (i < a->route[0]) {
+            it.expert = p[0];
+            it.first = p[1];
+            it.rows = p[2];
+        }
+    }
+    if (t < it.rows) {
+        slot[t] = a->in ? ASIDE + it.first + t : route_slots(a)[it.first + t];
+        token_row[t] = a->in ? it.first + t : slot[t] / N_EXPERT_USED;
+    }
+    __syncthreads();
+    return it;
+}
+
+/* in 1: the dense block. */
+IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
+{
+    IG_SHARED int slot[ROWS], token_row[ROWS];
+    ig_after_previous();
+    const struct item it = take_item(&a, slot, token_row);
+    if (it.rows == 0) return;
+    const struct ig_dmat *gate = a.in ? &a.dense_gate : &a.gate;
+    const struct hidden k = { gate, a.in ? &a.dense_up : &a.up,
+                              a.in ? 0 : (size_t)it.expert * a.expert_stride, a.in ? a.aside : N_FF,
+                              (int)blockIdx.x, 0 };
+    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, &k, slot, token_row, it.rows, a.xq, a.xn)
+}
+
+IG_FN void down_body(const struct ig_args *a, int fmt, const int *slot, const struct item *it)
+{
+    IG_SHARED panel_parts parts[ROWS];
+    const struct ig_dmat *m = a->in ? &a->dense_down : &a->down;
+    const size_t expert = a->in ? 0 : (size_t)it->expert * a->expert_stride;
+    const struct panel panel = { m->p + expert + (size_t)blockIdx.x * m->stride, fmt,
+                                 WITH_ASIDE && a->in ? a->aside : N_FF, -1,
+                                 panel_unroll(fmt, N_FF, FLIGHT_DOWN) };
+    struct bunch b;
+    const void *x[ROWS];
+    float acc[ROWS][2];
+    panel_load(&b, &panel, 0);
+    UNROLL for (int t = 0; t < ROWS; t++)
+    {
+        const size_t s = hidden_block(slot[t < it->rows ? t : 0]);
+        x[t] = IS_BLOCK(fmt) ? (const void *)(a->hq + s) : (const void *)(a->h + s * QB);
+    }
+    panel_sum(acc, &b, &panel, x, it->rows);
+    panel_put(parts, acc, &panel, it->rows);
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < it->rows * PR; i += PANEL_THREADS) {
+        const int r = (int)blockIdx.x * PR + i % PR;
+        if (r < N_EMBD)
+            a->y[(size_t)slot[i / PR] * N_EMBD + (size_t)r] =
+                with_bias(m, expert, 0, r, panel_get(parts[i / PR], fmt, i % PR));
+    }
+}
+
+IG_KERNEL(ig_down, DOWN_THREADS, 4)
+{
+    IG_SHARED int slot[ROWS], token_row[ROWS];
+    ig_after_previous();
+    const struct item it = take_item(&a, slot, token_row);
+    if (it.rows == 0) return;
+    DISPATCH(&a, FMT_DOWN, a.in ? a.dense_down.fmt : a.down.fmt, down_body, slot, &it)
+}
+
+/* x += the experts' outputs in rank order, then the dense block's. */
+IG_KERNEL(ig_combine, ROW_THREADS, 4)
+{
+    ig_after_previous();
+    const size_t row = blockIdx.x;
+    const float *weight = a.weight + row * N_EXPERT_USED, *y = a.y + row * N_EXPERT_USED * N_EMBD;
+    const float *aside = a.y + (ASIDE + row) * N_EMBD;
+    const float scale = SHARED_GATE && a.shared_gate ? a.shared_scale[row] : 1.0f;
+    for (int r = (int)threadIdx.x; r < N_EMBD; r += ROW_THREADS) {
+        float sum = 0.0f;
+        for (int k = 0; k < N_EXPERT_USED && a.routed; k++)
+            sum = fmaf(weight[k], y[(size_t)k * N_EMBD + (size_t)r], sum);
+        if (WITH_ASIDE && a.aside) sum = fmaf(scale, aside[r], sum);
+        a.x[row * N_EMBD + (size_t)r] += sum * RESIDUAL_SCALE;
+    }
+}
+
+#endif

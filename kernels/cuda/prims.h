@@ -1,0 +1,165 @@
+/* prims.h -- the few operations that C has no word for: loads, dot products, barriers.
+ *
+ * The kernels are C: this file is where they meet the device's instructions.
+ * Compiled by NVRTC for one architecture, or by a C compiler against
+ * tests/cuda/emulate.h, which gives the same names to ordinary threads' work.
+ */
+#ifndef IG_PRIMS_H
+#define IG_PRIMS_H
+
+#ifdef __CUDACC_RTC__
+
+/* `blocks` blocks of `threads` threads shall fit a multiprocessor: that fixes the registers. */
+#define IG_KERNEL(name, threads, blocks) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const struct ig_args a)
+#define IG_FN     static __device__ __forceinline__
+#define IG_SHARED __shared__ __align__(16)
+/* The block's shared memory whose size the launch says. */
+#define IG_SHARED_SPARE(type, name) extern __shared__ __align__(16) type name[]
+#define UNROLL _Pragma("unroll")
+
+typedef uint4 ig_u4;
+typedef float4 ig_f4;
+typedef float2 ig_f2;
+
+/* Weights are read once: they leave no line in L1. */
+IG_FN ig_u4 ig_load16(const void *p)
+{
+    ig_u4 v;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+
+IG_FN void ig_load8(unsigned *x, unsigned *y, const void *p)
+{
+    asm volatile("ld.global.L1::no_allocate.v2.u32 {%0,%1}, [%2];"
+                 : "=r"(*x), "=r"(*y)
+                 : "l"(p)
+                 : "memory");
+}
+
+IG_FN unsigned ig_load4(const void *p)
+{
+    unsigned v;
+    asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+IG_FN unsigned ig_load2(const void *p)
+{
+    unsigned short v;
+    asm volatile("ld.global.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
+    return v;
+}
+
+IG_FN unsigned ig_load1(const void *p) { return __ldg((const unsigned char *)p); }
+
+/* c + sum of four u8 * s8 */
+IG_FN int ig_dot4(unsigned w, int x, int c)
+{
+    int d;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(w), "r"(x), "r"(c));
+    return d;
+}
+
+/* c + sum of four s8 * s8 */
+IG_FN int ig_dot4s(unsigned w, int x, int c)
+{
+    int d;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(w), "r"(x), "r"(c));
+    return d;
+}
+
+/* Four codes below 16 -> bytes of the book a, b, c, d. */
+IG_FN unsigned ig_book4(unsigned codes, unsigned a, unsigned b, unsigned c, unsigned d)
+{
+    const unsigned three = codes & 0x07070707u, pairs = three | three >> 4;
+    const unsigned select = (pairs & 0xffu) | (pairs >> 8 & 0xff00u);
+    const unsigned upper = (codes >> 3 & 0x01010101u) * 255u;
+    return (__byte_perm(a, b, select) & ~upper) | (__byte_perm(c, d, select) & upper);
+}
+
+IG_FN float ig_half(unsigned h)
+{
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((unsigned short)h));
+    return f;
+}
+
+/* Round to nearest even, as ig_fp16_from_f32. */
+IG_FN unsigned short ig_to_half(float f)
+{
+    unsigned short h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
+}
+
+IG_FN float ig_bits(unsigned u) { return __uint_as_float(u); }
+
+/* Past L1: what other blocks, or a kernel that may still run, wrote. */
+IG_FN float ig_load_float(const float *p) { return __ldcg(p); }
+IG_FN int ig_load_fresh(const int *p) { return __ldcg(p); }
+IG_FN long long ig_load_fresh8(const void *p) { return __ldcg((const long long *)p); }
+
+/* Mapped host memory.  What the CPU answered is read after *done has come to `step`; what it is
+ * asked is written before *posted says `step`. */
+IG_FN float ig_load_host(const float *p)
+{
+    float v;
+    asm volatile("ld.relaxed.sys.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
+    return v;
+}
+IG_FN void ig_await_host(const unsigned *done, unsigned step)
+{
+    unsigned v;
+    for (;;) {
+        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(done) : "memory");
+        if (v == step) return;
+        __nanosleep(100);
+    }
+}
+IG_FN void ig_post_host(unsigned *posted, unsigned step)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(posted), "r"(step) : "memory");
+}
+/* Before ig_post_host by another thread: this thread's writes are on their way. */
+IG_FN void ig_host_fence(void) { __threadfence_system(); }
+
+/* 16 bytes from memory into the block's shared memory, in the background. */
+IG_FN void ig_fetch16(void *dst, const void *src)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(dst)),
+                 "l"(src)
+                 : "memory");
+}
+IG_FN void ig_fetch4(void *dst, const void *src)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(dst)),
+                 "l"(src)
+                 : "memory");
+}
+/* This thread's fetches have arrived. */
+IG_FN void ig_fetched(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+IG_FN int ig_swap_int(int v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
+IG_FN float ig_swap(float v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
+
+/* Everything before this kernel in the stream is done and visible; the next kernel may be put
+ * in place.  In that order a kernel's first instructions can count on everything but the
+ * kernel just before it.  Letting the next one start before the wait was slower everywhere
+ * (bench/LOG.tsv): what waits holds registers that the running kernel's successors need. */
+IG_FN void ig_after_previous(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+#endif
+#endif

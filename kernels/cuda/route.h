@@ -1,0 +1,152 @@
+/* route.h -- router logits of a row -> its experts and their weights, as runtime/model/route.c.
+ *
+ * All threads of a block work on one row.  An expert's rank is how many stand before it, so
+ * nothing is sorted; ties go to the lower id.
+ */
+#ifndef IG_ROUTE_H
+#define IG_ROUTE_H
+
+#include "row.h"
+
+enum { LOGITS = UP_TO(N_EXPERT, 16) };
+
+/* In shared memory.  score: logits, or their sigmoids. */
+struct routing {
+    float score[LOGITS], choice[ROUTE_SIGMOID ? LOGITS : 4], weight[N_EXPERT_USED];
+    int id[N_EXPERT_USED];
+};
+
+/* A row's scores and, where they differ, what decides the choice; nothing behind them can be chosen. */
+IG_FN void load_scores(const struct ig_args *a, struct routing *r, const float *rl, int threads)
+{
+    if ((int)threadIdx.x < N_EXPERT_USED) { /* not-a-number has no rank */
+        r->id[threadIdx.x] = 0;
+        r->weight[threadIdx.x] = ig_bits(0x7fc00000u);
+    }
+    for (int i = (int)threadIdx.x; i < LOGITS; i += threads) {
+        const float x = i < N_EXPERT ? ig_load_float(rl + i) : -INFINITY;
+        if (!ROUTE_SIGMOID) {
+            r->score[i] = x;
+            continue;
+        }
+        const float s = 1.0f / (1.0f + ig_expf(-x));
+        r->score[i] = s;
+        r->choice[i] = i < N_EXPERT ? s + (a->route_bias ? a->route_bias[i] : 0.0f) : -INFINITY;
+    }
+    __syncthreads();
+}
+
+/* ids and scores of the chosen, in order.  Four threads an expert. */
+IG_FN void choose(struct routing *r, int threads)
+{
+    const float *by = ROUTE_SIGMOID ? r->choice : r->score;
+    const int part = (int)threadIdx.x & 3;
+    for (int e = (int)threadIdx.x / 4; e < UP_TO(N_EXPERT, 8); e += threads / 4) {
+        const float mine = by[e];
+        int before = 0;
+        UNROLL for (int j = 4 * part; j < LOGITS; j += 16)
+        {
+            const ig_f4 l = *(const ig_f4 *)(const void *)(by + j);
+            before += l.x > mine || (l.x == mine && j < e);
+            before += l.y > mine || (l.y == mine && j + 1 < e);
+            before += l.z > mine || (l.z == mine && j + 2 < e);
+            before += l.w > mine || (l.w == mine && j + 3 < e);
+        }
+        before += ig_swap_int(before, 1);
+        before += ig_swap_int(before, 2);
+        if (part == 0 && e < N_EXPERT && before < N_EXPERT_USED) {
+            r->id[before] = e;
+            r->weight[before] = r->score[e];
+        }
+    }
+    __syncthreads();
+}
+
+/* The chosen experts' softmax: over themselves, or over all experts; rank 0 is the largest. */
+IG_FN void by_softmax(struct routing *r)
+{
+    const int lane = (int)threadIdx.x & 31, n = ROUTE_NORM ? N_EXPERT_USED : N_EXPERT;
+    const float *of = ROUTE_NORM ? r->weight : r->score, most = r->weight[0];
+    float sum = 0.0f;
+    for (int i = lane & 15; i < n; i += 16) sum += ig_expf(of[i] - most);
+    const float inv = 1.0f / tree_of_lanes(sum);
+    __syncwarp();
+    for (int i = lane; i < N_EXPERT_USED; i += 32) r->weight[i] = ig_expf(r->weight[i] - most) * inv;
+}
+
+IG_FN void by_sigmoid(struct routing *r)
+{
+    float sum = 0.0f;
+    for (int i = 0; i < N_EXPERT_USED; i++) sum += r->weight[i];
+    __syncwarp();
+    for (int i = (int)threadIdx.x & 31; i < N_EXPERT_USED && ROUTE_NORM; i += 32)
+        r->weight[i] /= sum + 1e-20f;
+}
+
+/* One thread: each expert's softmax among those that are left and near it. */
+IG_FN void by_sparsemixer(struct routing *r)
+{
+    for (int i = 0; i < N_EXPERT_USED; i++) {
+        const float best = r->score[r->id[i]];
+        float sums[16] = { 0 }, mine = 0.0f;
+        int n = 0;
+        for (int x = 0; x < N_EXPERT; x++) {
+            const float s = r->score[x], size = fabsf(s) > best ? fabsf(s) : best;
+            int taken = 0;
+            for (int j = 0; j < i; j++) taken |= r->id[j] == x;
+            if (taken || (best - s) / size > 2.0f * ROUTER_JITTER) continue;
+            const float e = ig_expf(s - best);
+            if (x == r->id[i]) mine = e;
+            sums[n++ % 16] += e;
+        }
+        r->weight[i] = mine * (1.0f / ig_tree16(sums));
+    }
+}
+
+/* Weights from the scores that choose() left: one warp. */
+IG_FN void weigh(struct routing *r)
+{
+    if (ROUTE_SPARSEMIXER) {
+        if ((threadIdx.x & 31) == 0) by_sparsemixer(r);
+    } else if (ROUTE_SIGMOID) {
+        by_sigmoid(r);
+    } else {
+        by_softmax(r);
+    }
+    __syncwarp();
+    for (int i = (int)threadIdx.x & 31; i < N_EXPERT_USED && ROUTE_SCALE != 1.0f; i += 32)
+        r->weight[i] *= ROUTE_SCALE;
+    __syncwarp();
+}
+
+/* Recorded choices of a row take the routers' place (bench --route). */
+IG_FN void forced(const struct ig_args *a, struct routing *r, int row)
+{
+    const int t = (int)threadIdx.x;
+    if (t < N_EXPERT_USED) {
+        const size_t at = ((size_t)row * N_LAYER + (size_t)a->layer) * N_EXPERT_USED + (size_t)t;
+        r->id[t] = ig_load_fresh(a->force_expert + at);
+        r->weight[t] = ig_load_float(a->force_weight + at);
+    }
+    __syncthreads();
+}
+
+/* All of it for one row; ends in a barrier.  `weights` 0: only the ids are wanted.  `force`: what
+ * a->force says, which a kernel can know before it waits. */
+IG_FN void route(const struct ig_args *a, struct routing *r, int row, int threads, int weights, int force)
+{
+    load_scores(a, r, a->rl + (size_t)row * RL_STRIDE, threads);
+    choose(r, threads);
+    if (weights && threadIdx.x < 32) weigh(r);
+    __syncthreads();
+    if (force) forced(a, r, row);
+}
+
+/* What the dense block's output of a normed row counts: one warp. */
+IG_FN void weigh_shared(const struct ig_args *a, const float *xn, int row)
+{
+    const float z = warp_sum(SUM_DOT, xn, a->shared_gate, 0.0f, N_EMBD);
+    if ((threadIdx.x & 31) == 0) a->shared_scale[row] = 1.0f / (1.0f + ig_expf(-z));
+}
+
+#endif

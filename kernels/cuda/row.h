@@ -1,0 +1,233 @@
+/* row.h -- one activation row inside a block: norm, quantisation, softmax.
+ *
+ * `threads` is the block's size, a multiple of 32; all threads call these.  A
+ * thread has its part of a row in registers, four neighbours at a time ("quads"),
+ * so that the latencies of all its quads overlap.
+ */
+#ifndef IG_ROW_H
+#define IG_ROW_H
+
+#include "../math.h"
+#include "shape.h"
+#include "prims.h"
+
+_Static_assert(N_EMBD % 4 == 0, "rows are quads");
+
+#define QUADS(n, threads) DIV_UP(n, 4 * (threads))
+enum { ROW_QUADS = QUADS(N_EMBD, PANEL_THREADS) }; /* enough for any block of 128 threads or more */
+
+/* 32 lanes: the tree of ig_tree16 over the 16 values of each half warp, in every lane. */
+IG_FN float tree_of_lanes(float v)
+{
+    v += ig_swap(v, 8);
+    v += ig_swap(v, 4);
+    v += ig_swap(v, 2);
+    return v + ig_swap(v, 1);
+}
+
+/* Where quad u of this thread starts. */
+IG_FN int quad_at(int u, int threads) { return 4 * ((int)threadIdx.x + u * threads); }
+
+/* This thread's quads of src[N_EMBD], zeros beyond it. */
+IG_FN void load_quads(ig_f4 *v, const float *src, int threads)
+{
+    const ig_f4 zero = { 0, 0, 0, 0 };
+    UNROLL for (int u = 0; u < QUADS(N_EMBD, threads); u++)
+    {
+        const int i = quad_at(u, threads);
+        v[u] = i < N_EMBD ? *(const ig_f4 *)(const void *)(src + i) : zero;
+    }
+}
+
+IG_FN void store_quads(float *dst, const ig_f4 *v, int threads)
+{
+    UNROLL for (int u = 0; u < QUADS(N_EMBD, threads); u++)
+    {
+        const int i = quad_at(u, threads);
+        if (i < N_EMBD) *(ig_f4 *)(void *)(dst + i) = v[u];
+    }
+}
+
+/* |x| as bits, which order as the values do; infinities and NaN are above all others. */
+IG_FN unsigned size_bits(float x) { return ig_f32_bits(x) & 0x7fffffffu; }
+IG_FN unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
+
+/* d of a block whose largest size is `most`, by struct ig_xq's rule, and 1 / d; 0: all q are 0. */
+IG_FN float scale_of(unsigned most, float *d)
+{
+    *d = ig_bits_f32(most) / 127.0f;
+    if (*d < 1.17549435e-38f) *d = 0.0f; /* FLT_MIN: 1 / d would overflow */
+    if (most >= 0x7f800000u) *d = ig_bits_f32(0x7fc00000u);
+    return *d > 0.0f ? 1.0f / *d : 0.0f;
+}
+
+/* int8 blocks of `n` values of which this thread has `quads` quads, `threads` threads apart:
+ * 8 lanes make a struct ig_xq.  n is a multiple of 32.  Whole warps call this. */
+IG_FN void quantize_quads(struct ig_xq *q, const ig_f4 *v, int quads, int n, int threads)
+{
+    enum { MOST = 16 };
+    unsigned most[MOST], word[MOST];
+    float inv[MOST], d[MOST];
+    int sum[MOST];
+    UNROLL for (int u = 0; u < quads; u++)
+        most[u] = larger(larger(size_bits(v[u].x), size_bits(v[u].y)),
+                         larger(size_bits(v[u].z), size_bits(v[u].w)));
+    UNROLL for (int mask = 1; mask < 8; mask *= 2)
+    {
+        UNROLL for (int u = 0; u < quads; u++)
+            most[u] = larger(most[u], (unsigned)ig_swap_int((int)most[u], mask));
+    }
+    UNROLL for (int u = 0; u < quads; u++) inv[u] = scale_of(most[u], &d[u]);
+    UNROLL for (int u = 0; u < quads; u++)
+    {
+        const float x[4] = { v[u].x, v[u].y, v[u].z, v[u].w };
+        word[u] = 0;
+        sum[u] = 0;
+        UNROLL for (int j = 0; j < 4; j++)
+        {
+            const float product = x[j] * inv[u];
+            const unsigned low = inv[u] > 0.0f ? ig_f32_bits(product + IG_ROUND) & 255u : 0;
+            word[u] |= low << 8 * j;
+            sum[u] += (int)(signed char)low;
+        }
+    }
+    UNROLL for (int mask = 1; mask < 8; mask *= 2)
+    {
+        UNROLL for (int u = 0; u < quads; u++) sum[u] += ig_swap_int(sum[u], mask);
+    }
+    UNROLL for (int u = 0; u < quads; u++)
+    {
+        const int i = quad_at(u, threads);
+        if (i >= n) continue;
+        struct ig_xq *b = q + i / QB;
+        *(unsigned *)(void *)(b->q + i % QB) = word[u];
+        if (i % QB == 0) {
+            b->d = d[u];
+            b->sum = sum[u];
+        }
+    }
+}
+
+/* Activations of one row into shared memory: all loads at once, where the sums would wait for each. */
+IG_FN void stage_blocks(struct ig_xq *dst, const struct ig_xq *src, int blocks, int threads)
+{
+    enum { WORDS = sizeof(struct ig_xq) / sizeof(ig_f2) };
+    ig_f2 *to = (ig_f2 *)(void *)dst;
+    const ig_f2 *from = (const ig_f2 *)(const void *)src;
+    UNROLL for (int i = 0; i < DIV_UP(blocks * WORDS, threads); i++)
+    {
+        const int at = (int)threadIdx.x + i * threads;
+        if (at < blocks * WORDS) to[at] = from[at];
+    }
+}
+
+/* Attention's output of one row as int8 blocks. */
+IG_FN void quantize_output(struct ig_xq *q, const float *x, int threads)
+{
+    for (int i = 0; i < Q_DIM; i += 4 * threads) {
+        const int at = i + quad_at(0, threads);
+        const ig_f4 zero = { 0, 0, 0, 0 };
+        const ig_f4 v = at < Q_DIM ? *(const ig_f4 *)(const void *)(x + at) : zero;
+        quantize_quads(q + i / QB, &v, 1, Q_DIM - i, threads);
+    }
+}
+
+/* A block of 32, one value a lane of a warp. */
+IG_FN void quantize_warp(struct ig_xq *q, float v)
+{
+    const int lane = (int)threadIdx.x & 31;
+    unsigned most = size_bits(v);
+    float d;
+    UNROLL for (int mask = 1; mask < 32; mask *= 2)
+        most = larger(most, (unsigned)ig_swap_int((int)most, mask));
+    const float inv = scale_of(most, &d), product = v * inv;
+    const signed char low = inv > 0.0f ? (signed char)(ig_f32_bits(product + IG_ROUND) & 255u) : 0;
+    int sum = low;
+    UNROLL for (int mask = 1; mask < 32; mask *= 2) sum += ig_swap_int(sum, mask);
+    q->q[lane] = low;
+    if (lane == 0) {
+        q->d = d;
+        q->sum = sum;
+    }
+}
+
+/* Reductions by rule 4 of kernels.h, in one warp: sum of x, x^2, x * w, (x - mean)^2. */
+enum { SUM_X, SUM_SQUARES, SUM_DOT, SUM_DEVIATIONS };
+IG_FN float next_sum(int kind, float sum, float x, float w, float mean)
+{
+    const float d = x - mean;
+    return kind == SUM_X         ? sum + x
+           : kind == SUM_SQUARES ? fmaf(x, x, sum)
+           : kind == SUM_DOT     ? fmaf(x, w, sum)
+                                 : fmaf(d, d, sum);
+}
+
+/* x[n], and w[n] for SUM_DOT; the same result in every lane. */
+IG_FN float warp_sum(int kind, const float *x, const float *w, float mean, int n)
+{
+    enum { BUNCH = 32, STEP = 16 * BUNCH };
+    const int lane = (int)threadIdx.x & 15, bunches = n / STEP;
+    float sum = 0.0f, v[2][BUNCH], u[2][BUNCH]; /* one bunch on its way while the other is summed */
+    UNROLL for (int b = 0; b <= bunches; b++)
+    {
+        UNROLL for (int i = 0; i < BUNCH && b < bunches; i++)
+        {
+            v[b % 2][i] = x[b * STEP + i * 16 + lane];
+            u[b % 2][i] = kind == SUM_DOT ? w[b * STEP + i * 16 + lane] : 0.0f;
+        }
+        UNROLL for (int i = 0; i < BUNCH && b > 0; i++)
+            sum = next_sum(kind, sum, v[(b + 1) % 2][i], u[(b + 1) % 2][i], mean);
+    }
+    for (int i = bunches * STEP + lane; i < n; i += 16)
+        sum = next_sum(kind, sum, x[i], kind == SUM_DOT ? w[i] : 0.0f, mean);
+    return tree_of_lanes(sum);
+}
+
+/* 1 / sqrt(mean of squares + eps) of x[n]: one warp. */
+IG_FN float rms_scale(const float *x, int n)
+{
+    return 1.0f / sqrtf(warp_sum(SUM_SQUARES, x, NULL, 0.0f, n) / (float)n + NORM_EPS);
+}
+
+/* Mean (0 without NORM_LAYER) and scale of xs[N_EMBD] in shared memory, the same in all threads. */
+IG_FN float norm_scale(const float *xs, float *mean)
+{
+    IG_SHARED float scale, middle;
+    if (threadIdx.x < 32) {
+        const float m = NORM_LAYER ? warp_sum(SUM_X, xs, NULL, 0.0f, N_EMBD) / (float)N_EMBD : 0.0f;
+        const float sum = warp_sum(NORM_LAYER ? SUM_DEVIATIONS : SUM_SQUARES, xs, NULL, m, N_EMBD);
+        if (threadIdx.x == 0) {
+            scale = 1.0f / sqrtf(sum / (float)N_EMBD + NORM_EPS);
+            middle = m;
+        }
+    }
+    __syncthreads();
+    *mean = middle;
+    return scale;
+}
+
+IG_FN float normed_value(float x, float mean, float scale, float w, const float *bias, int i)
+{
+    if (!NORM_LAYER) return x * scale * w;
+    return bias ? fmaf((x - mean) * scale, w, bias[i]) : (x - mean) * scale * w;
+}
+
+/* v, this thread's quads of a row, becomes its norm with weights w and `bias`, or NULL;
+ * xs[N_EMBD] is scratch. */
+IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, const float *bias, float *xs, int threads)
+{
+    store_quads(xs, v, threads);
+    __syncthreads();
+    float mean;
+    const float scale = norm_scale(xs, &mean);
+    UNROLL for (int u = 0; u < QUADS(N_EMBD, threads); u++)
+    {
+        const int i = quad_at(u, threads) < N_EMBD ? quad_at(u, threads) : 0;
+        v[u].x = normed_value(v[u].x, mean, scale, w[u].x, bias, i);
+        v[u].y = normed_value(v[u].y, mean, scale, w[u].y, bias, i + 1);
+        v[u].z = normed_value(v[u].z, mean, scale, w[u].z, bias, i + 2);
+        v[u].w = normed_value(v[u].w, mean, scale, w[u].w, bias, i + 3);
+    }
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* rows.cu -- kernels on whole rows: embedding, norm, int8 blocks, RoPE into the KV cache.
+ *
+ * A block a row.  A decode step uses the first two only.
+ */
+#include "args.h"
+#include "blocks.h"
+#include "row.h"
+
+IG_FN float weight_at(const unsigned char *p, int fmt, int r, int c)
+{
+    const unsigned short *half = (const unsigned short *)(const void *)p;
+    switch (fmt) {
+    case IG_F32: return ((const float *)(const void *)p)[c * PR + r];
+    case IG_F16: return ig_fp16_to_f32(half[(c / 2 * PR + r) * 2 + c % 2]);
+    case IG_BF16: return ig_bf16_to_f32(half[(c / 2 * PR + r) * 2 + c % 2]);
+    default: return block_weight(fmt, p, r, c);
+    }
+}
+
+/* Embeddings of the batch's tokens; the batch itself comes from the host's memory. */
+IG_KERNEL(ig_embed, ROW_THREADS, 2)
+{
+    ig_after_previous();
+    const int t = (int)blockIdx.x;
+    const int id = a.host.token[t], fmt = FMT_OF(FMT_EMBD, a.embd.fmt);
+    const unsigned char *p = a.embd.p + (size_t)(id / PR) * a.embd.stride;
+    if (threadIdx.x == 0) {
+        a.row.token[t] = id;
+        a.row.pos[t] = a.host.pos[t];
+        a.row.seq[t] = a.host.seq[t];
+        a.row.turn[t] = a.host.turn[t];
+        if (t < a.n_want) a.row.want[t] = a.host.want[t];
+    }
+    for (int c = (int)threadIdx.x; c < N_EMBD; c += ROW_THREADS)
+        a.x[(size_t)t * N_EMBD + (size_t)c] = weight_at(p, fmt, id % PR, c) * EMBD_SCALE;
+    if (t == 0 && threadIdx.x == 0) *a.force = *a.host_force;
+    if (CACHED && threadIdx.x == 0) *a.xc.step += 1;
+    if (CACHED && threadIdx.x <= N_EXPERT_USED) a.xc.split[threadIdx.x] = a.xc.host_split[threadIdx.x];
+    for (int i = (int)threadIdx.x; i < N_LAYER * N_EXPERT_USED && *a.host_force; i += ROW_THREADS) {
+        const size_t at = (size_t)t * N_LAYER * N_EXPERT_USED + (size_t)i;
+        a.force_expert[at] = a.host_expert[at];
+        a.force_weight[at] = a.host_weight[at];
+    }
+}
+
+/* in 0: rows of x before the mixer; 1: before the feed-forward block; 2: wanted rows, at the end. */
+IG_KERNEL(ig_norm, ROW_THREADS, 2)
+{
+    IG_SHARED float xs[N_EMBD];
+    ig_f4 v[ROW_QUADS], w[ROW_QUADS];
+    load_quads(w, a.in == 0 ? a.mixer_norm : a.in == 1 ? a.ffn_norm : a.output_norm, ROW_THREADS);
+    ig_after_previous();
+    const int t = (int)blockIdx.x, from = a.in == 2 ? a.row.want[t] : t;
+    struct ig_xq *q = a.in == 2 ? a.lnq : a.xq;
+    load_quads(v, a.x + (size_t)from * N_EMBD, ROW_THREADS);
+    norm_quads(v, w, a.in == 0 ? a.mixer_norm_bias : a.in == 1 ? a.ffn_norm_bias : a.output_norm_bias, xs,
+               ROW_THREADS);
+    store_quads((a.in == 2 ? a.ln : a.xn) + (size_t)t * N_EMBD, v, ROW_THREADS);
+    if (a.in == 2 ? ANY_BLOCK(FMT_OUTPUT) : ANY_BLOCK(FMT_QKV | FMT_ROUTER | FMT_GATE_UP))
+        quantize_quads(q + (size_t)t * (N_EMBD / QB), v, QUADS(N_EMBD, ROW_THREADS), N_EMBD,
+                       ROW_THREADS);
+}
+
+#if ROWS > 1
+/* Attention's output as int8 blocks, where ig_attn's slices are not whole blocks. */
+IG_KERNEL(ig_quantize, ROW_THREADS, 2)
+{
+    ig_after_previous();
+    quantize_output(a.aoq + (size_t)blockIdx.x * (Q_DIM / QB), a.ao + (size_t)blockIdx.x * Q_DIM,
+                    ROW_THREADS);
+}
+#endif

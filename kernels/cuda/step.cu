@@ -1,0 +1,6 @@
+/* step.cu -- all kernels of a step in one program; compiled for ROWS 1 and for a batch. */
+#include "rows.cu"
+#include "linear.cu"
+#include "attn.cu"
+#include "place.cu"
+#include "moe.cu"

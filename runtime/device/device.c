@@ -1,0 +1,290 @@
+/* device.c -- the CUDA runtime calls that the engine makes; nobody else makes any.
+ *
+ * Kernels come from images inside this file's program, one stream runs them, and
+ * the driver is a shared library that may be missing: cudart is static and says so.
+ */
+#include "device.h"
+
+#include <cuda_runtime.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MANY = 128 };
+#define REACH_CHUNK (UINT64_C(1) << 28)
+
+struct ig_device {
+    unsigned char *mem;
+    cudaStream_t stream;
+    cudaLibrary_t image[IG_N_IMAGE];
+    cudaStream_t copies;
+    cudaEvent_t filled[2], free[2];
+    cudaGraphExec_t graph;
+    unsigned char *reach; /* host memory that is registered, in chunks of REACH_CHUNK */
+    uint64_t reach_bytes;
+    uint64_t free_before;
+    char name[MANY];
+};
+
+static struct ig_device device;
+
+static void must(cudaError_t e, const char *what)
+{
+    if (e != cudaSuccess) ig_die("device: %s: %s", what, cudaGetErrorString(e));
+}
+
+static enum ig_err may(cudaError_t e, const char *what, enum ig_err err, struct ig_why *why)
+{
+    return e == cudaSuccess ? IG_OK
+                            : ig_fail(why, err, "device: %s: %s", what, cudaGetErrorString(e));
+}
+
+/* Is there a driver, new enough, and a device of the planned architecture? */
+static enum ig_err find(const char *arch, struct ig_why *why)
+{
+    struct cudaDeviceProp p;
+    char found[16];
+    int n = 0, driver = 0, built = 0;
+    const cudaError_t e = cudaGetDeviceCount(&n);
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&built);
+    if (driver == 0) return ig_fail(why, IG_NO_DEVICE, "device: this machine has no CUDA driver");
+    if (e == cudaErrorInsufficientDriver)
+        return ig_fail(why, IG_NO_DEVICE,
+                       "device: want a driver for CUDA %d.%d or newer, got one for %d.%d",
+                       built / 1000, built / 10 % 100, driver / 1000, driver / 10 % 100);
+    if (e != cudaSuccess || n == 0)
+        return ig_fail(why, IG_NO_DEVICE, "device: none found: %s",
+                       cudaGetErrorString(e == cudaSuccess ? cudaErrorNoDevice : e));
+    if (cudaGetDeviceProperties(&p, 0) != cudaSuccess)
+        return ig_fail(why, IG_NO_DEVICE, "device: it does not say what it is");
+    snprintf(found, sizeof found, "sm_%d%d", p.major, p.minor);
+    if (strcmp(found, arch) != 0)
+        return ig_fail(why, IG_NO_DEVICE, "device: want architecture %s, got %s (%s)", arch, found,
+                       p.name);
+    snprintf(device.name, sizeof device.name, "%.64s, %s, driver %d.%d, %.1f GiB", p.name, found,
+             driver / 1000, driver / 10 % 100, (double)p.totalGlobalMem / (1 << 30));
+    return IG_OK;
+}
+
+static enum ig_err load_images(struct ig_why *why)
+{
+    const void *const code[IG_N_IMAGE] = { ig_image_step, ig_image_batch };
+    enum ig_err err = IG_OK;
+    for (int i = 0; i < IG_N_IMAGE && err == IG_OK; i++)
+        err = may(cudaLibraryLoadData(&device.image[i], code[i], NULL, NULL, 0, NULL, NULL, 0),
+                  "loading the kernels", IG_NO_DEVICE, why);
+    return err;
+}
+
+static enum ig_err take_memory(uint64_t bytes, struct ig_why *why)
+{
+    size_t left = 0, all = 0;
+    enum ig_err err = may(cudaMemGetInfo(&left, &all), "asking for its memory", IG_NO_DEVICE, why);
+    if (err != IG_OK) return err;
+    device.free_before = left;
+    if (left < bytes)
+        return ig_fail(why, IG_NO_MEM,
+                       "device: the plan needs %" PRIu64 " MiB of its memory, %zu of %zu MiB are free",
+                       bytes >> 20, left >> 20, all >> 20);
+    return may(cudaMalloc((void **)&device.mem, bytes), "taking the planned memory", IG_NO_MEM, why);
+}
+
+enum ig_err ig_device_open(struct ig_device **d, const char *arch, uint64_t bytes,
+                           struct ig_why *why)
+{
+    memset(&device, 0, sizeof device);
+    enum ig_err err = find(arch, why);
+    if (err == IG_OK) err = may(cudaSetDevice(0), "choosing it", IG_NO_DEVICE, why);
+    if (err == IG_OK) err = load_images(why);
+    if (err == IG_OK) err = take_memory(bytes, why);
+    if (err == IG_OK)
+        err = may(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking), "a stream",
+                  IG_NO_MEM, why);
+    if (err == IG_OK)
+        err = may(cudaStreamCreateWithFlags(&device.copies, cudaStreamNonBlocking), "a stream",
+                  IG_NO_MEM, why);
+    for (int i = 0; i < 2 && err == IG_OK; i++) {
+        err = may(cudaEventCreateWithFlags(&device.filled[i], cudaEventDisableTiming), "an event",
+                  IG_NO_MEM, why);
+        if (err == IG_OK)
+            err = may(cudaEventCreateWithFlags(&device.free[i], cudaEventDisableTiming), "an event",
+                      IG_NO_MEM, why);
+    }
+    if (err != IG_OK)
+        ig_device_close(&device);
+    else
+        *d = &device;
+    return err;
+}
+
+void ig_device_close(struct ig_device *d)
+{
+    if (d->graph) cudaGraphExecDestroy(d->graph);
+    for (int i = 0; i < 2; i++) {
+        if (d->filled[i]) cudaEventDestroy(d->filled[i]);
+        if (d->free[i]) cudaEventDestroy(d->free[i]);
+        d->filled[i] = d->free[i] = NULL;
+    }
+    if (d->copies) cudaStreamDestroy(d->copies);
+    d->copies = NULL;
+    ig_device_unreach(d);
+    if (d->stream) cudaStreamDestroy(d->stream);
+    if (d->mem) cudaFree(d->mem);
+    for (int i = 0; i < IG_N_IMAGE; i++)
+        if (d->image[i]) cudaLibraryUnload(d->image[i]);
+    d->graph = NULL;
+    d->stream = NULL;
+    d->mem = NULL;
+    memset(d->image, 0, sizeof d->image);
+}
+
+const char *ig_device_name(const struct ig_device *d) { return d->name; }
+unsigned char *ig_device_mem(const struct ig_device *d) { return d->mem; }
+
+uint64_t ig_device_used(const struct ig_device *d)
+{
+    size_t left = 0, all = 0;
+    must(cudaMemGetInfo(&left, &all), "asking for its memory");
+    return d->free_before - left;
+}
+
+void *ig_device_pin(struct ig_device *d, uint64_t bytes, void **on_device)
+{
+    void *host = NULL;
+    (void)d;
+    if (cudaHostAlloc(&host, bytes, cudaHostAllocMapped | cudaHostAllocPortable) != cudaSuccess)
+        return NULL;
+    if (on_device) must(cudaHostGetDevicePointer(on_device, host, 0), "mapping host memory");
+    return host;
+}
+
+void ig_device_unpin(struct ig_device *d, void *host)
+{
+    (void)d;
+    cudaFreeHost(host);
+}
+
+uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes,
+                         void (*progress)(const char *what, uint64_t done, uint64_t total))
+{
+    d->reach = host;
+    while (d->reach_bytes < bytes) {
+        const uint64_t left = bytes - d->reach_bytes, n = left < REACH_CHUNK ? left : REACH_CHUNK;
+        unsigned char *at = d->reach + d->reach_bytes;
+        void *seen = NULL;
+        if (cudaHostRegister(at, n, cudaHostRegisterMapped | cudaHostRegisterPortable) != cudaSuccess) break;
+        if (cudaHostGetDevicePointer(&seen, at, 0) != cudaSuccess || seen != at) {
+            cudaHostUnregister(at);
+            break;
+        }
+        d->reach_bytes += n;
+        if (progress) progress("pinning experts", d->reach_bytes, bytes);
+    }
+    cudaGetLastError(); /* what could not be registered is the caller's to tell */
+    return d->reach_bytes;
+}
+
+void ig_device_unreach(struct ig_device *d)
+{
+    for (uint64_t at = 0; at < d->reach_bytes; at += REACH_CHUNK) cudaHostUnregister(d->reach + at);
+    d->reach_bytes = 0;
+}
+
+void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot)
+{
+    must(cudaStreamWaitEvent(d->copies, d->free[slot], 0), "ordering copies");
+    must(cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, d->copies), "copying to it");
+    must(cudaEventRecord(d->filled[slot], d->copies), "ordering copies");
+}
+void ig_device_filled(struct ig_device *d, int slot)
+{
+    must(cudaStreamWaitEvent(d->stream, d->filled[slot], 0), "ordering copies");
+}
+void ig_device_free(struct ig_device *d, int slot)
+{
+    must(cudaEventRecord(d->free[slot], d->stream), "ordering copies");
+}
+
+int ig_device_busy(struct ig_device *d)
+{
+    const cudaError_t e = cudaStreamQuery(d->stream);
+    if (e == cudaErrorNotReady) return 1;
+    must(e, "running the kernels");
+    return 0;
+}
+
+void ig_device_fill(struct ig_device *d, uint64_t off, int byte, uint64_t bytes)
+{
+    must(cudaMemsetAsync(d->mem + off, byte, bytes, d->stream), "filling memory");
+    ig_device_wait(d);
+}
+
+enum ig_err ig_device_put(struct ig_device *d, uint64_t off, const void *src, uint64_t bytes,
+                          struct ig_why *why)
+{
+    return may(cudaMemcpy(d->mem + off, src, bytes, cudaMemcpyHostToDevice), "copying to it",
+               IG_IO, why);
+}
+
+enum ig_err ig_device_kernel(struct ig_device *d, struct ig_kernel *k, int image, const char *name,
+                             struct ig_why *why)
+{
+    cudaKernel_t kernel = NULL;
+    enum ig_err err =
+        may(cudaLibraryGetKernel(&kernel, d->image[image], name), name, IG_NO_DEVICE, why);
+    /* The default limit is 48 KiB; more has to be asked for. */
+    if (err == IG_OK && k->shared > 0)
+        err = may(cudaKernelSetAttributeForDevice(
+                      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, k->shared, 0),
+                  name, IG_NO_DEVICE, why);
+    k->handle = (void *)kernel;
+    return err;
+}
+
+void ig_device_launch(struct ig_device *d, const struct ig_kernel *k, int x, int y, int z,
+                      const void *args)
+{
+    cudaLaunchAttribute early = { .id = cudaLaunchAttributeProgrammaticStreamSerialization };
+    early.val.programmaticStreamSerializationAllowed = 1;
+    const cudaLaunchConfig_t config = {
+        .gridDim = { (unsigned)x, (unsigned)y, (unsigned)z },
+        .blockDim = { (unsigned)k->threads, 1, 1 },
+        .dynamicSmemBytes = (size_t)k->shared,
+        .stream = d->stream,
+        .attrs = &early,
+        .numAttrs = k->alone ? 0 : 1,
+    };
+    void *list[1] = { (void *)(uintptr_t)args };
+    must(cudaLaunchKernelExC(&config, k->handle, list), "launching a kernel");
+}
+
+void ig_device_get(struct ig_device *d, void *host, const void *src, uint64_t bytes)
+{
+    must(cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, d->stream), "copying from it");
+}
+
+void ig_device_wait(struct ig_device *d)
+{
+    must(cudaStreamSynchronize(d->stream), "running the kernels");
+}
+
+void ig_device_record(struct ig_device *d)
+{
+    must(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal), "recording a graph");
+}
+
+void ig_device_recorded(struct ig_device *d)
+{
+    cudaGraph_t graph;
+    must(cudaStreamEndCapture(d->stream, &graph), "recording a graph");
+    must(cudaGraphInstantiate(&d->graph, graph, 0), "making a graph");
+    must(cudaGraphDestroy(graph), "making a graph");
+    must(cudaGraphUpload(d->graph, d->stream), "making a graph");
+    ig_device_wait(d);
+}
+
+void ig_device_replay(struct ig_device *d)
+{
+    must(cudaGraphLaunch(d->graph, d->stream), "running a graph");
+}

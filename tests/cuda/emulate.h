@@ -1,0 +1,141 @@
+/* emulate.h -- kernels/cuda/ as ordinary C: the names that prims.h gives on a device.
+ *
+ * Included in front of kernels/cuda/step.cu (-include).  A block's threads are
+ * fibers of one thread (emulate.c) that change places at barriers and exchanges,
+ * so a missing barrier shows as a wrong result, and shared memory is static.
+ */
+#ifndef IG_EMULATE_H
+#define IG_EMULATE_H
+
+#include <math.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct emu_index {
+    unsigned x, y, z;
+};
+extern struct emu_index threadIdx, blockIdx, gridDim;
+extern unsigned char emu_shared[];
+
+void emu_sync_block(void);
+void emu_sync_warp(void);
+uint32_t emu_swap(uint32_t v, int mask);
+
+#define EMU_CAT2(a, b) a##_rows##b
+#define EMU_CAT(a, b)  EMU_CAT2(a, b)
+/* Both builds of a kernel are in one program. */
+#define IG_KERNEL(name, threads, blocks) \
+    void EMU_CAT(name, ROWS)(const struct ig_args a); \
+    void EMU_CAT(name, ROWS)(const struct ig_args a)
+#define IG_FN                       __attribute__((unused)) static inline
+#define IG_SHARED                   static _Alignas(16)
+#define IG_SHARED_SPARE(type, name) type *const name = (type *)(void *)emu_shared
+#define UNROLL
+
+#define __syncthreads emu_sync_block
+#define __syncwarp    emu_sync_warp
+#define __threadfence() ((void)0)
+
+typedef struct {
+    unsigned x, y, z, w;
+} ig_u4;
+typedef struct {
+    float x, y;
+} ig_f2;
+typedef struct {
+    float x, y, z, w;
+} ig_f4;
+
+IG_FN unsigned ig_load4(const void *p)
+{
+    unsigned v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+IG_FN unsigned ig_load1(const void *p) { return *(const unsigned char *)p; }
+IG_FN unsigned ig_load2(const void *p)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+IG_FN void ig_load8(unsigned *x, unsigned *y, const void *p)
+{
+    *x = ig_load4(p);
+    *y = ig_load4((const char *)p + 4);
+}
+IG_FN ig_u4 ig_load16(const void *p)
+{
+    ig_u4 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+IG_FN float ig_load_float(const float *p) { return *p; }
+IG_FN int ig_load_fresh(const int *p) { return *p; }
+IG_FN long long ig_load_fresh8(const void *p) { return *(const long long *)p; }
+IG_FN float ig_load_host(const float *p) { return *(const volatile float *)p; }
+IG_FN void ig_await_host(const unsigned *done, unsigned step)
+{
+    while (__atomic_load_n(done, __ATOMIC_ACQUIRE) != step) sched_yield();
+}
+IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELEASE); }
+IG_FN void ig_host_fence(void) {}
+IG_FN void ig_fetch16(void *dst, const void *src) { memcpy(dst, src, 16); }
+IG_FN void ig_fetch4(void *dst, const void *src) { memcpy(dst, src, 4); }
+IG_FN void ig_fetched(void) {}
+IG_FN void ig_after_previous(void) {}
+
+IG_FN int ig_dot4(unsigned w, int x, int c)
+{
+    for (int i = 0; i < 4; i++) c += (int)(w >> 8 * i & 255u) * (int8_t)((unsigned)x >> 8 * i & 255u);
+    return c;
+}
+IG_FN int ig_dot4s(unsigned w, int x, int c)
+{
+    for (int i = 0; i < 4; i++) c += (int8_t)(w >> 8 * i & 255u) * (int8_t)((unsigned)x >> 8 * i & 255u);
+    return c;
+}
+IG_FN unsigned ig_book4(unsigned codes, unsigned a, unsigned b, unsigned c, unsigned d)
+{
+    const unsigned book[4] = { a, b, c, d };
+    unsigned bytes = 0;
+    for (int i = 0; i < 4; i++) {
+        const unsigned at = codes >> 8 * i & 15u;
+        bytes |= (book[at / 4] >> 8 * (at % 4) & 255u) << 8 * i;
+    }
+    return bytes;
+}
+IG_FN float ig_bits(unsigned u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+float ig_half(unsigned h);
+unsigned short ig_to_half(float f);
+
+IG_FN int ig_swap_int(int v, int mask) { return (int)emu_swap((uint32_t)v, mask); }
+IG_FN float ig_swap(float v, int mask)
+{
+    uint32_t u;
+    memcpy(&u, &v, sizeof u);
+    return ig_bits(emu_swap(u, mask));
+}
+/* Fibers do not interrupt each other. */
+IG_FN int emu_add_int(int *p, int v)
+{
+    const int old = *p;
+    *p = old + v;
+    return old;
+}
+IG_FN unsigned emu_add_unsigned(unsigned *p, unsigned v)
+{
+    const unsigned old = *p;
+    *p = old + v;
+    return old;
+}
+#define atomicAdd(p, v) _Generic((p), int *: emu_add_int, unsigned *: emu_add_unsigned)(p, v)
+
+#endif

@@ -1,0 +1,83 @@
+#!/bin/sh
+# The device's bits against the CPU's, by the same program (TAP):  tests/gpu.sh [NAME...]
+#
+# For each engine: hidden rows, routing and logits of a prompt in batches of 1, 7 and 64, and of
+# tokens made after it one by one, are equal byte for byte.  An engine is out/test/gpu-NAME/, its
+# weights are packed here; or it is ROOT/NAME/ of a bundle (tests/gpu_bundle.sh), which has both and
+# what another machine's CPU made of them.  RUN is put in front of the device's runs
+# (RUN="compute-sanitizer --tool memcheck --error-exitcode 9").
+# FLAVOR=-emulated tests the emulation (EMULATE=1), which needs no device.
+set -u
+root=${ROOT:-out/test}
+run=${RUN:-}
+greedy=${GREEDY:-24}
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+n=0
+bad=0
+report() { # name, what was found wrong
+    n=$((n + 1))
+    if [ -z "$2" ]; then echo "ok $n - $1"; else echo "not ok $n - $1"; echo "$2" | sed 's/^/# /' | head -20; bad=$((bad + 1)); fi
+}
+. "$(dirname "$0")/gpu_about.sh"
+on() { sed -n 's/^  on: //p'; }
+
+# What the program says and does without a device; with one, what it took.
+check_info() { # name, binary, weights
+    cpu "$2" info -m "$3" >"$tmp/out" 2>&1
+    wrong=$(grep '^downgrade: device: ' "$tmp/out" >/dev/null || cat "$tmp/out")
+    [ "$(on <"$tmp/out")" = CPU ] || wrong="$(cat "$tmp/out")"
+    report "$1: without a device it says so and takes the CPU" "$wrong"
+}
+
+# Routing recorded on the device is the CPU's, and takes the routers' place when replayed.
+check_route() { # name, binary, weights
+    echo "Once upon a time there was a small fox who lived in the forest." >"$tmp/words"
+    cpu "$2" trace -m "$3" -f "$tmp/words" -o "$tmp/cpu.csv" >"$tmp/out" 2>&1
+    $run "$2" trace -m "$3" -f "$tmp/words" -o "$tmp/device.csv" >>"$tmp/out" 2>&1
+    report "$1: recorded routing" "$(cmp "$tmp/cpu.csv" "$tmp/device.csv" 2>&1 || tail -3 "$tmp/out")"
+    $run "$2" bench -m "$3" -p 0 -n 4 -r 1 --route "$tmp/device.csv" >"$tmp/out" 2>&1
+    report "$1: replayed routing" "$(grep -q 'decode took its experts from' "$tmp/out" || cat "$tmp/out")"
+}
+
+for name in "$@"; do
+    dir=$root/gpu-$name
+    set_about "$name"
+    w=$tmp/$name.ingot
+    if [ -f "$root/$name/engine" ]; then
+        bin=$root/$name/engine
+        w=$root/$name/weights.ingot
+    else
+        bin=$dir/$(sed -n 's/^BINARY *:= *//p' "$dir/build.mk")${FLAVOR:-}
+        "$bin" pack "$source" -o "$w" 2>"$tmp/err" || { report "$name: pack" "$(cat "$tmp/err")"; continue; }
+    fi
+    on=$("$bin" info -m "$w" 2>"$tmp/err" | on)
+    case $on in
+    CPU | '') report "$name: runs on a device" "it runs on the CPU: $(cat "$tmp/err")"; rm -f "$tmp/$name.ingot"; continue ;;
+    esac
+    ids "$tokens" "$vocab" >"$tmp/ids"
+    cpu "$bin" eval -m "$w" --tokens "$(cat "$tmp/ids")" --greedy "$greedy" --dump "$tmp/want" >"$tmp/text" 2>"$tmp/err" ||
+        report "$name: CPU" "$(cat "$tmp/err")"
+    if [ -f "$root/$name/want.sha256" ] && [ -z "${SANITIZED:-}" ]; then
+        report "$name: this CPU's bits are the other machine's" \
+            "$([ "$(sha256sum <"$tmp/want")" = "$(cat "$root/$name/want.sha256")" ] || echo "want $(cat "$root/$name/want.sha256"), got $(sha256sum <"$tmp/want")")"
+    fi
+    for batch in ${BATCHES:-1 7 64}; do
+        rm -f "$tmp/got"
+        $run "$bin" eval -m "$w" --tokens "$(cat "$tmp/ids")" --greedy "$greedy" -b "$batch" --dump "$tmp/got" >"$tmp/out" 2>&1
+        code=$?
+        wrong=
+        [ $code -eq 0 ] || wrong="exit code $code: $(tail -15 "$tmp/out")"
+        [ -n "$wrong" ] || wrong=$(cmp "$tmp/want" "$tmp/got" 2>&1)
+        report "$name: batches of $batch, $tokens tokens and $greedy more, on $on" "$wrong"
+    done
+    case $name in
+    demo)
+        check_info "$name" "$bin" "$w"
+        check_route "$name" "$bin" "$w" ;;
+    esac
+    rm -f "$tmp/$name.ingot"
+done
+echo "1..$n"
+echo "$((n - bad)) passed, $bad failed"
+[ $bad = 0 ]

@@ -1,0 +1,25 @@
+# gpu_about.sh -- what gpu.sh and gpu_bundle.sh know of an engine; sourced.
+ids() { # count, vocabulary
+    awk -v n="$1" -v v="$2" 'BEGIN { x = 12345
+        for (i = 0; i < n; i++) { x = (x * 1103515245 + 12345) % 2147483648
+            printf "%s%d", i ? "," : "", int(x / 65536) % v } }'
+}
+golden() { # where the checkpoint of that name is, if it is
+    for g in "tests/golden/$1" "${INGOT_SHARED:-../shared}/goldens/$1"; do
+        if [ -d "$g" ]; then echo "$g"; return; fi
+    done
+    echo "tests/golden/$1"
+}
+# source: a checkpoint, or --synth for random weights; vocab; tokens: of the prompt
+set_about() {
+    case $1 in
+    mixtral-bf16) source=$(golden mixtral-bf16-sharded) vocab=512 tokens=${SHORT:-150} ;;
+    demo) source=tests/data/tiny-mixtral.gguf vocab=4096 tokens=${LONG:-1150} ;;
+    odd-long) source=--synth=7 vocab=37 tokens=1060 ;;
+    odd-*) source=--synth=7 vocab=37 tokens=${SHORT:-100} ;;
+    blocks-*) source=--synth=7 vocab=64 tokens=${SHORT:-100} ;;
+    *) source=$(golden "$1") vocab=512 tokens=${SHORT:-150} ;;
+    esac
+}
+# A program as it is where no device is.
+cpu() { CUDA_VISIBLE_DEVICES='' INGOT_NO_DEVICE=1 "$@"; }
