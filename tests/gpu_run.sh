@@ -44,8 +44,10 @@ bench() {
         [ "$n" != "-p 0 -n 128" ] || sed -n 1p "$dir/rows"
         sed -n '2,$p' "$dir/rows"
     done
+    # In parentheses: a bare > would send the line to a file of that name.
     awk -F, -v name="$1" 'END { r = $(NF - 1) / $NF
-        printf "%s 1 - %s: peak device memory %.2f of the plan\n", r > 0.97 && r < 1.03 ? "ok" : "not ok", name, r }' "$dir/rows"
+        printf("%s 1 - %s: peak device memory %.4f of the plan\n", (r > 0.97 && r < 1.03) ? "ok" : "not ok", name, r) }' "$dir/rows" ||
+        echo "not ok 1 - $1: peak device memory was not compared"
     rm -f "$dir/w.ingot"
 }
 
