@@ -28,13 +28,6 @@ void ig_miss_split(struct ig_miss *m)
     }
 }
 
-static inline void pause_cpu(void)
-{
-#ifdef __x86_64__
-    __builtin_ia32_pause();
-#endif
-}
-
 /* Until the device has asked for this layer.  A device that has failed would leave us waiting;
  * thread 0, which starts it, sees to that. */
 static void await_question(const struct ig_worker *w, int layer)
@@ -42,7 +35,7 @@ static void await_question(const struct ig_worker *w, int layer)
     struct ig_engine *e = w->e;
     const uint32_t *posted = &e->miss.ask->posted[layer].step;
     for (uint32_t spins = 1; __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step; spins++) {
-        pause_cpu();
+        ig_pause();
         if (w->tid == 0 && spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
             __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step)
             ig_die("device: it ended a step without asking for layer %d", layer);
@@ -84,10 +77,7 @@ static void hidden(struct ig_worker *w, const struct asked *q, int i, int block)
         ig_kern.panel[up->fmt](w->yb, slab + up->off + (uint64_t)p * up->stride, &xu, IG_N_EMBD, 1);
         bias(w->ya[0], slab, gate, p);
         bias(w->yb[0], slab, up, p);
-        if (IG_ACT == IG_ACT_SWIGLU_OAI)
-            ig_kern.swiglu_oai(h + 16 * half, w->ya[0], w->yb[0], IG_ACT_LIMIT, IG_PANEL_ROWS);
-        else
-            ig_kern.swiglu(h + 16 * half, w->ya[0], w->yb[0], IG_PANEL_ROWS);
+        ig_activate(h + 16 * half, w->ya[0], w->yb[0]);
     }
     if (ig_is_block(q->l->down.fmt))
         ig_kern.quantize(IG_BUF(e, HQ, struct ig_xq) + (size_t)slot * (IG_FF_PAD / IG_QBLOCK) + (size_t)block, h,

@@ -84,7 +84,7 @@ static float *h_at(struct ig_engine *e, int slot)
     return IG_BUF(e, H, float) + hidden_at(slot, IG_QBLOCK);
 }
 
-static void activate(float *h, const float *gate, const float *up)
+void ig_activate(float *h, const float *gate, const float *up)
 {
     if (IG_ACT == IG_ACT_RELU)
         ig_kern.relu(h, gate, IG_PANEL_ROWS);
@@ -121,7 +121,7 @@ static void hidden_block(struct ig_worker *w, const struct ig_layer *l, int a, i
         for (int t = 0; t < k.n; t++) {
             float *out = to_blocks ? w->spare + (size_t)t * IG_QBLOCK + half * 16
                                    : h_at(e, slot_of(&k, t)) + block * IG_QBLOCK + half * 16;
-            activate(out, w->ya[t], w->yb[t]);
+            ig_activate(out, w->ya[t], w->yb[t]);
         }
     }
     if (!to_blocks) return;

@@ -227,6 +227,8 @@ void ig_attend(struct ig_worker *w, const struct ig_reach *r, float *out);
 void ig_attn_output(struct ig_worker *w, const struct ig_mat *o);
 struct ig_worker ig_worker(struct ig_engine *e, int tid);
 void ig_fill_bias(struct ig_engine *e); /* once, from the weights: what ig_rel_bias returns */
+/* 16 hidden values: the model's activation of gate, times up (moe.c). */
+void ig_activate(float *h, const float *gate, const float *up);
 /* Router logits of a row -> its experts and their weights (route.c). */
 void ig_choose(struct ig_engine *e, const struct ig_layer *l, int row);
 

@@ -15,15 +15,6 @@ static void futex(atomic_uint *word, int op, unsigned v)
     syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, v, NULL, NULL, 0);
 }
 
-static inline void pause_cpu(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 void ig_team_wait(struct ig_team *t)
 {
     const unsigned phase = atomic_load_explicit(&t->phase, memory_order_relaxed);
@@ -37,7 +28,7 @@ void ig_team_wait(struct ig_team *t)
     }
     for (int spins = 0; spins < SPINS_BEFORE_SLEEP; spins++) {
         if (atomic_load_explicit(&t->phase, memory_order_acquire) != phase) return;
-        pause_cpu();
+        ig_pause();
     }
     atomic_fetch_add(&t->asleep, 1);
     while (atomic_load(&t->phase) == phase) futex(&t->phase, FUTEX_WAIT, phase);

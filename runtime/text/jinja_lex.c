@@ -6,6 +6,7 @@
  * goes, as the reference renderer has it.
  */
 #include "jinja_parse.h"
+#include "utf8.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -142,30 +143,6 @@ static int hex(struct lexer *l, size_t *i, size_t end, int digits, uint32_t *out
     return 1;
 }
 
-static size_t put_utf8(char *out, uint32_t cp)
-{
-    if (cp < 0x80) {
-        out[0] = (char)cp;
-        return 1;
-    }
-    if (cp < 0x800) {
-        out[0] = (char)(0xc0 | cp >> 6);
-        out[1] = (char)(0x80 | (cp & 0x3f));
-        return 2;
-    }
-    if (cp < 0x10000) {
-        out[0] = (char)(0xe0 | cp >> 12);
-        out[1] = (char)(0x80 | (cp >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (cp & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | cp >> 18);
-    out[1] = (char)(0x80 | (cp >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (cp >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (cp & 0x3f));
-    return 4;
-}
-
 /* One escape of a string literal; *i is behind the backslash. */
 static int escape(struct lexer *l, size_t *i, size_t end, char *out, size_t *n)
 {
@@ -182,14 +159,14 @@ static int escape(struct lexer *l, size_t *i, size_t end, char *out, size_t *n)
         if (!hex(l, i, end, c == 'x' ? 2 : c == 'u' ? 4 : 8, &cp)) return 0;
         if (cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
             return ig_jparse_fail(l->p, l->line, "an escape that is no character");
-        *n += put_utf8(out + *n, cp);
+        *n += (size_t)ig_utf8_put(out + *n, cp);
         return 1;
     }
     if (c >= '0' && c <= '7') {
         cp = (uint32_t)(c - '0');
         for (int k = 0; k < 2 && *i < end && l->s[*i] >= '0' && l->s[*i] <= '7'; k++)
             cp = cp * 8 + (uint32_t)(l->s[(*i)++] - '0');
-        *n += put_utf8(out + *n, cp);
+        *n += (size_t)ig_utf8_put(out + *n, cp);
         return 1;
     }
     if (c == 'N') return ig_jparse_fail(l->p, l->line, "\\N{...} is not supported");

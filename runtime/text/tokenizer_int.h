@@ -8,6 +8,7 @@
 #define IG_TOKENIZER_INT_H
 
 #include "tokenizer.h"
+#include "utf8.h"
 #include <string.h>
 
 enum {
@@ -267,14 +268,6 @@ int ig_base64(const char *p, size_t n, struct ig_tok_text *out);
 size_t ig_grapheme(const char *p, size_t n);
 /* tokenizer_nfc.c: canonical composition; 0 when memory ends. */
 int ig_nfc(const struct ig_tok_text *in, struct ig_tok_text *out);
-
-/* tokenizer_utf8.c */
-int ig_utf8_decode(const char *p, size_t n, uint32_t *cp); /* bytes used; valid text only */
-int ig_utf8_put(char out[4], uint32_t cp);
-/* Bytes of the next character; *ok = 1 valid, 0 a broken part, -1 cut off at the end of p[0..n). */
-size_t ig_utf8_next(const char *p, size_t n, int *ok);
-int ig_utf8_valid(const char *p, size_t n);
-int ig_utf8_is_space(uint32_t cp); /* Unicode White_Space */
 
 /* tokenizer_blob.c: the compilers fill this, ig_blob_finish() lays it out. */
 struct ig_blob {
