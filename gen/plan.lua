@@ -34,6 +34,11 @@ function M.plan(input)
     kernels = plan_kernels.plan(hw), predict = tables,
   }
   local reasons = {}
+  for _, name in ipairs { "vram", "vram_ways" } do
+    if opts[name] and not hw.gpu then
+      reasons[#reasons + 1] = ("--set: %s: want a profile with a GPU, got %s"):format(name, input.hw_file)
+    end
+  end
   plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons, trace)
   table.move(notes, 1, #notes, #plan.notes + 1, plan.notes)
   if plan.size and hw.gpu then

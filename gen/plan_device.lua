@@ -155,40 +155,38 @@ end
 --- @param hw      table  a checked profile with a GPU
 --- @param formats table  of gen/formats.lua
 --- @param size    table  of gen/plan_size.lua
---- @param mem     table  of gen/plan_mem.lua
+--- @param arena   table  of gen/plan_mem.lua
 --- @param layout  table  of gen/plan_layout.lua
 --- @param opts    table  of gen/options.lua
 --- @param reasons table  why the kernels cannot run what would fit, added to
 --- @return table? device, table? cache   (the cache too when everything is resident: what it would be)
-function M.plan(m, hw, formats, size, mem, layout, opts, reasons)
+function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
+  local mem = arena
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
   local cache, why
-  if device.bytes > device.usable then
+  -- Ways that were asked for are a cache even where all experts would fit.
+  if device.bytes > device.usable or opts.vram_ways then
     device.cached = true
     device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
-    cache, why = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes },
-      device.usable, opts)
-    if not cache then
-      reasons[#reasons + 1] = why
-      return nil
-    end
+    mem = { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes }
+  end
+  cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts)
+  if not cache then
+    reasons[#reasons + 1] = why
+    return nil
+  end
+  if device.cached then
     device.n_way = cache.ways
     table.insert(device.regions, { name = "SLOTS", off = device.bytes, bytes = cache.bytes })
     device.bytes = device.bytes + cache.bytes
-  else
-    cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts)
-    if not cache then
-      reasons[#reasons + 1] = why
-      return nil
-    end
   end
   local bad = refusals(m, hw)
   table.move(bad, 1, #bad, #reasons + 1, reasons)
   if #bad > 0 then return nil end
-  device.defines = defines(m, formats, size, mem, device)
+  device.defines = defines(m, formats, size, arena, device)
   return device, cache
 end
 

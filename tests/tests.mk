@@ -79,8 +79,17 @@ ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-
 GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
 GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx gpt-oss,$(if $(call golden_of,$g),$g))
-GPU_ENGINES := $(GPU_GOLDENS) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%)
+GPU_ENGINES := $(GPU_GOLDENS) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%) $(XC)
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
+# A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
+# shared expert; a dense first layer.
+XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe,$(if $(call golden_of,$g),xc-$g))
+ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
+ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
+ENGINE_xc-odd       := tests/fixture/odd.lua quant=q4_0 vram_ways=2
+ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4
+ENGINE_xc-qwen2-moe := $(call golden_of,qwen2-moe) vram_ways=4
+ENGINE_xc-glm4-moe  := $(call golden_of,glm4-moe) vram_ways=4
 ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
 # All block formats in few engines: experts, attention, output, embedding.
 blocks = tests/fixture/blocks.lua quant=$1 quant.attn=$2 quant.output=$3 quant.embed=$4
@@ -140,11 +149,11 @@ gpu-bundle: $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
 	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is.
-EMULATED := odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS))
+EMULATED := odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) $(XC)
 .PHONY: emulated
 emulated:
 	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
-	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0; fi
+	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral; fi
 
 SUB := $(MAKE) --no-print-directory
 test: setup

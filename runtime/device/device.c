@@ -191,10 +191,23 @@ void ig_device_unreach(struct ig_device *d)
     d->reach_bytes = 0;
 }
 
+/* A copy from registered memory stays inside one registration. */
+static uint64_t piece_of(const struct ig_device *d, const unsigned char *from, uint64_t bytes)
+{
+    if (!d->reach || from < d->reach) return bytes;
+    const uint64_t left = REACH_CHUNK - (uint64_t)(from - d->reach) % REACH_CHUNK;
+    return bytes < left ? bytes : left;
+}
+
 void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot)
 {
     must(cudaStreamWaitEvent(d->copies, d->free[slot], 0), "ordering copies");
-    must(cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, d->copies), "copying to it");
+    for (uint64_t at = 0, n; at < bytes; at += n) {
+        const unsigned char *from = (const unsigned char *)host + at;
+        n = piece_of(d, from, bytes - at);
+        must(cudaMemcpyAsync((unsigned char *)dst + at, from, n, cudaMemcpyHostToDevice, d->copies),
+             "copying to it");
+    }
     must(cudaEventRecord(d->filled[slot], d->copies), "ordering copies");
 }
 void ig_device_filled(struct ig_device *d, int slot)

@@ -6,7 +6,7 @@
  */
 #include "device_step.h"
 #include "device.h"
-#include "machine.h"
+#include "device_cache.h"
 #include "cuda/args.h"
 
 #include <omp.h>
@@ -88,49 +88,6 @@ struct shared {
 static struct shared *shared, *shared_seen; /* the host's address of it, the device's */
 static struct ig_args args;
 static int shown_row; /* of the batch: what row 0 on the device is */
-
-#if IG_XC
-/* Where a layer's experts are while a batch runs; of the cache's layers, the first IG_XC_SETS have a set. */
-static int set_of(int layer)
-{
-    int set = 0;
-    for (int i = 0; i < layer; i++) set += ig_layers[i].ffn == IG_FFN_MOE;
-    return ig_layers[layer].ffn == IG_FFN_MOE && set < IG_XC_SETS ? set : -1;
-}
-
-static void cache_args(const struct ig_engine *e, int layer)
-{
-    const struct ig_layer *l = &ig_layers[layer];
-    unsigned char *mem = ig_device_mem(e->device);
-    const int set = set_of(layer);
-    struct ig_xcache *c = &args.xc;
-    struct ig_ask *ask = e->miss.ask;
-    const uint64_t from = l->expert_off - IG_RESIDENT_BYTES; /* experts follow the resident part */
-    c->ways = set < 0 ? 0 : e->miss.ways;
-    c->tag = (int32_t *)(void *)(mem + IG_VRAM_TAG_OFF) + (set < 0 ? 0 : set) * IG_XC_WAYS;
-    c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + layer * IG_N_EXPERT;
-    c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + 4 * layer;
-    c->set = set < 0 ? 0 : (uint64_t)set * IG_XC_WAYS * IG_XC_SLOT_BYTES;
-    c->host = ig_data(e, l->expert_off);
-    c->reach = set < 0 || e->miss.reach <= from ? 0 : e->miss.reach - from;
-    c->asked = ask->asked[layer];
-    c->asked_xq = ask->xq[layer];
-    c->asked_xn = ask->xn[layer];
-    c->posted = e->miss.cpu ? &ask->posted[layer].step : NULL;
-    c->done = &ask->done[layer].step;
-}
-
-static void fill_cache_args(const struct ig_engine *e, unsigned char *mem)
-{
-    uint32_t *count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF);
-    args.xc = (struct ig_xcache){
-        .now = (struct ig_places *)(void *)(mem + IG_VRAM_PLACES_OFF),
-        .step = count + 4 * IG_N_LAYER, .split = (int32_t *)count + 4 * IG_N_LAYER + 1,
-        .slots = mem + IG_VRAM_SLOTS_OFF, .slot_bytes = IG_XC_SLOT_BYTES,
-        .host_split = e->miss.ask->split, .answer = e->miss.ask->answer,
-    };
-}
-#endif
 
 static struct ig_dmat matrix(const unsigned char *data, const struct ig_mat *m)
 {
@@ -217,7 +174,7 @@ static void layer_args(const struct ig_engine *e, int layer)
     args.dense_down = matrix(data, &l->dense_down);
     args.expert_stride = l->expert_stride;
 #if IG_XC
-    cache_args(e, layer);
+    ig_cache_layer(e, &args.xc, layer);
 #endif
 }
 
@@ -354,62 +311,18 @@ static void step_all(struct ig_engine *e)
     show_output(e);
 }
 
-#if IG_XC
-/* Many rows use most experts: layers pass through the cache's memory, one half each in turn. */
-#define HALF (IG_XC_BYTES / 2 / 4096 * 4096)
-
-static uint64_t layer_bytes(int layer)
-{
-    return layer < IG_N_LAYER && ig_layers[layer].ffn == IG_FFN_MOE
-               ? (uint64_t)ig_layers[layer].n_expert * ig_layers[layer].expert_stride : 0;
-}
-static int can_stream(void)
-{
-    for (int i = 0; i < IG_N_LAYER; i++)
-        if (layer_bytes(i) > HALF) return 0;
-    return 1;
-}
-static unsigned char *half(const struct ig_engine *e, int layer)
-{
-    return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)(layer % 2) * HALF;
-}
-static void upload(struct ig_engine *e, int layer)
-{
-    if (layer_bytes(layer) == 0) return;
-    ig_device_copy(e->device, half(e, layer), ig_data(e, ig_layers[layer].expert_off), layer_bytes(layer),
-                   layer % 2);
-}
-static void begin_stream(struct ig_engine *e)
-{
-    for (int i = 0; i < 2; i++) {
-        ig_device_free(e->device, i);
-        upload(e, i);
-    }
-}
-static void end_stream(struct ig_engine *e)
-{
-    ig_device_fill(e->device, IG_VRAM_TAG_OFF, 0xff, IG_VRAM_TAG_BYTES); /* the slots hold no experts now */
-}
-static void streamed_layer(struct ig_engine *e, int layer)
-{
-    ig_device_filled(e->device, layer % 2);
-    batch_layer(e, layer, half(e, layer));
-    ig_device_free(e->device, layer % 2);
-    upload(e, layer + 2);
-}
-#endif
-
 static void batch_all(struct ig_engine *e)
 {
     args.logits = shared_seen->logits;
     run_batch(e, BATCH_embed, args.n, 1, 1);
     show(e, IG_TAP_EMBED);
 #if IG_XC
-    begin_stream(e);
+    ig_stream_begin(e);
 #endif
     for (int layer = 0; layer < IG_N_LAYER; layer++) {
 #if IG_XC
-        streamed_layer(e, layer);
+        batch_layer(e, layer, ig_stream_layer(e, layer));
+        ig_stream_next(e, layer);
 #else
         batch_layer(e, layer, NULL);
 #endif
@@ -418,7 +331,7 @@ static void batch_all(struct ig_engine *e)
     batch_output(e);
     show_output(e);
 #if IG_XC
-    end_stream(e);
+    ig_stream_end(e);
 #endif
 }
 
@@ -445,11 +358,12 @@ static void answered_step(struct ig_engine *e, int looked_into)
 {
     e->miss.step++;
     ig_miss_split(&e->miss);
-    if (!looked_into) ig_device_replay(e->device);
-    args.logits = shared_seen->logits + (size_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE;
     if (looked_into) {
+        args.logits = shared_seen->logits + (size_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE;
         run_step(e, STEP_embed, 1, 1);
         show(e, IG_TAP_EMBED);
+    } else {
+        ig_device_replay(e->device);
     }
 #pragma omp parallel num_threads(e->miss.cpu ? e->team.n : 1)
     {
@@ -490,7 +404,7 @@ static void row_by_row(struct ig_engine *e)
 void ig_step_forward(struct ig_engine *e)
 {
 #if IG_XC
-    if (e->batch->n < IG_STREAM_ROWS || !can_stream()) {
+    if (e->batch->n < IG_STREAM_ROWS || !ig_stream_fits()) {
         row_by_row(e);
         return;
     }
@@ -525,89 +439,6 @@ static enum ig_err find_kernels(struct ig_engine *e, struct ig_why *why)
     return err;
 }
 
-#if IG_XC
-_Static_assert(sizeof(struct ig_places) <= IG_VRAM_PLACES_BYTES && IG_N_EXPERT_USED <= (int)IG_MOST_USED, "places");
-
-/* An empty cache, and memory through which the device and the CPU speak. */
-static enum ig_err open_cache(struct ig_engine *e, struct ig_why *why)
-{
-    struct ig_device *d = e->device;
-    void *seen = NULL;
-    e->miss.ask = ig_device_pin(d, sizeof *e->miss.ask, &seen);
-    if (!e->miss.ask)
-        return ig_fail(why, IG_NO_MEM, "device: cannot pin %zu bytes of host memory", sizeof *e->miss.ask);
-    if (seen != e->miss.ask) return ig_fail(why, IG_NO_DEVICE, "device: it maps host memory elsewhere");
-    memset(e->miss.ask, 0, sizeof *e->miss.ask);
-    ig_device_fill(d, IG_VRAM_TAG_OFF, 0xff, IG_VRAM_TAG_BYTES);
-    ig_device_fill(d, IG_VRAM_USE_OFF, 0, IG_VRAM_USE_BYTES);
-    ig_device_fill(d, IG_VRAM_COUNT_OFF, 0, IG_VRAM_COUNT_BYTES);
-    ig_device_fill(d, IG_VRAM_PLACES_OFF, 0, IG_VRAM_PLACES_BYTES);
-    e->miss.ways = IG_XC_WAYS;
-    return IG_OK;
-}
-
-/* How long an expert takes over the link: some of them, copied back to back. */
-static double link_seconds(struct ig_engine *e)
-{
-    enum { N = 16 };
-    const struct ig_layer *l = &ig_layers[IG_N_LAYER - 1];
-    const int n = (int)l->n_expert < N ? (int)l->n_expert : N;
-    double best = 1.0;
-    for (int round = 0; round < 3; round++) {
-        const double from = ig_seconds();
-        ig_device_copy(e->device, ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF, ig_data(e, l->expert_off),
-                       (uint64_t)n * l->expert_stride < IG_XC_BYTES ? (uint64_t)n * l->expert_stride : IG_XC_BYTES, 0);
-        ig_device_filled(e->device, 0);
-        ig_device_wait(e->device);
-        const double each = (ig_seconds() - from) / n;
-        if (each < best) best = each;
-    }
-    return best;
-}
-
-static uint32_t counts_before[4 * IG_N_LAYER + 1];
-
-static void read_counts(struct ig_engine *e, uint32_t *to)
-{
-    ig_device_get(e->device, to, ig_device_mem(e->device) + IG_VRAM_COUNT_OFF, sizeof counts_before);
-    ig_device_wait(e->device);
-}
-void ig_step_stats_reset(struct ig_engine *e) { read_counts(e, counts_before); }
-
-struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
-{
-    static uint32_t now[4 * IG_N_LAYER + 1];
-    struct ig_expert_stats s = { .active = 1 };
-    read_counts(e, now);
-    s.steps = now[4 * IG_N_LAYER] - counts_before[4 * IG_N_LAYER];
-    for (int l = 0; l < IG_N_LAYER; l++) {
-        uint32_t n[3];
-        for (int i = 0; i < 3; i++) n[i] = now[4 * l + i] - counts_before[4 * l + i];
-        s.bytes += n[1] * ig_layers[l].expert_stride;
-        if (layer >= 0 && layer != l) continue;
-        s.hit += n[0];
-        s.miss += n[1] + n[2];
-        s.fill += n[1];
-    }
-    return s;
-}
-
-void ig_step_reach(struct ig_engine *e, const struct ig_open *o)
-{
-    const uint64_t experts = IG_DATA_BYTES - IG_RESIDENT_BYTES;
-    const uint64_t want = o->unpinned ? experts / 100 * (uint64_t)(100 - o->unpinned) / 4096 * 4096 : experts;
-    struct ig_miss *m = &e->miss;
-    m->reach = want ? ig_device_reach(e->device, e->mem + IG_MEM_DATA_OFF + IG_RESIDENT_BYTES, want, o->progress) : 0;
-    m->share = o->link_share - 1;
-    m->cpu = m->share != 100 || m->reach < experts || IG_XC_SETS < IG_N_LAYER;
-    m->link_s = link_seconds(e);
-    if (m->reach < experts)
-        ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
-                         100.0 * (double)m->reach / (double)experts);
-    fill_cache_args(e, ig_device_mem(e->device));
-}
-#endif
-
 enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why)
 {
     void *seen = NULL;
@@ -630,11 +461,15 @@ enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why)
     ig_device_fill(e->device, work, poison ? 0xff : 0, IG_VRAM_BYTES - work);
     ig_device_fill(e->device, IG_VRAM_ARRIVED_OFF, 0, IG_VRAM_ARRIVED_BYTES);
 #if IG_XC
-    return open_cache(e, why);
-#else
-    return IG_OK;
+    err = ig_cache_open(e, why);
+    if (err != IG_OK) ig_step_close(e);
 #endif
+    return err;
 }
+
+#if IG_XC
+void ig_step_reach(struct ig_engine *e, const struct ig_open *o) { ig_cache_reach(e, o, &args.xc); }
+#endif
 
 void ig_step_record(struct ig_engine *e)
 {
@@ -650,9 +485,7 @@ void ig_step_close(struct ig_engine *e)
     if (!e->device) return;
     if (shared) ig_device_unpin(e->device, shared);
 #if IG_XC
-    ig_device_unreach(e->device);
-    if (e->miss.ask) ig_device_unpin(e->device, e->miss.ask);
-    e->miss.ask = NULL;
+    ig_cache_close(e);
 #endif
     ig_device_close(e->device);
     shared = NULL;

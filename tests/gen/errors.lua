@@ -179,4 +179,12 @@ function T.test_vram_refusals()
   eq(why(6 << 30), "cache: want 2 expert slots of 336.0 MiB for one layer's choice, got 1 in 588.4 MiB of VRAM")
 end
 
+function T.test_vram_options_want_a_gpu()
+  for _, set in ipairs { "vram=1000000", "vram_ways=2" } do
+    local plan, problems = lib.plan("tiny-mixtral", "avx2-desktop", { set })
+    lu.assertNil(plan)
+    lu.assertStrContains(problems[1], "--set: " .. set:match("^[^=]+") .. ": want a profile with a GPU, got ")
+  end
+end
+
 return T

@@ -354,6 +354,8 @@ function T.test_device_holds_everything_or_a_cache()
   eq({ c.device.cached, c.device.n_way }, { true, c.cache.ways })
   lu.assertTrue(c.device.bytes <= c.device.usable)
   eq(c.device.regions[#c.device.regions].name, "SLOTS")
+  local asked = lib.plan("tiny-mixtral", "h200", { "vram_ways=3" })
+  eq({ asked.device.cached, asked.cache.sets, asked.cache.ways }, { true, 7, 3 })
   -- f16 KV: a slice is 32 dimensions where shared memory is small, 64 on a chip for servers.
   eq({ d.attn_slice, lib.plan("qwen3-30b-a3b", "h200").device.attn_slice }, { 32, 64 })
   local at = 0

@@ -1,0 +1,195 @@
+/* device_cache.c -- the host's part of the cache of experts in VRAM: its memory, what the device may
+ * read in RAM, its counters; and layers streamed through its slots.
+ *
+ * Which expert is where is decided on the device (kernels/cuda/place.cu).
+ */
+#include "device_cache.h"
+#include "device.h"
+#include "device_step.h"
+#include "machine.h"
+
+#include <string.h>
+
+#if IG_XC
+
+static int routed_before(int layer)
+{
+    int n = 0;
+    for (int i = 0; i < layer && i < IG_N_LAYER; i++) n += ig_layers[i].ffn == IG_FFN_MOE;
+    return n;
+}
+/* A layer's set, -1: none.  The first IG_XC_SETS layers with experts have one. */
+static int set_of(const struct ig_layer *l)
+{
+    const int set = routed_before((int)(l - ig_layers));
+    return l->ffn == IG_FFN_MOE && set < IG_XC_SETS ? set : -1;
+}
+
+void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
+{
+    const struct ig_layer *l = &ig_layers[layer];
+    unsigned char *mem = ig_device_mem(e->device);
+    const int set = set_of(l);
+    struct ig_ask *ask = e->miss.ask;
+    const uint64_t from = l->expert_off - IG_RESIDENT_BYTES; /* experts follow the resident part */
+    c->ways = set < 0 ? 0 : e->miss.ways;
+    c->tag = (int32_t *)(void *)(mem + IG_VRAM_TAG_OFF) + (set < 0 ? 0 : set) * IG_XC_WAYS;
+    c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + layer * IG_N_EXPERT;
+    c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + 4 * layer;
+    c->set = set < 0 ? 0 : (uint64_t)set * IG_XC_WAYS * IG_XC_SLOT_BYTES;
+    c->host = ig_data(e, l->expert_off);
+    c->reach = set < 0 || e->miss.reach <= from ? 0 : e->miss.reach - from;
+    c->asked = ask->asked[layer];
+    c->asked_xq = ask->xq[layer];
+    c->asked_xn = ask->xn[layer];
+    c->posted = e->miss.cpu ? &ask->posted[layer].step : NULL;
+    c->done = &ask->done[layer].step;
+}
+
+static void fill_args(const struct ig_engine *e, struct ig_xcache *c)
+{
+    unsigned char *mem = ig_device_mem(e->device);
+    uint32_t *count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF);
+    *c = (struct ig_xcache){
+        .now = (struct ig_places *)(void *)(mem + IG_VRAM_PLACES_OFF),
+        .step = count + 4 * IG_N_LAYER, .split = (int32_t *)count + 4 * IG_N_LAYER + 1,
+        .slots = mem + IG_VRAM_SLOTS_OFF, .slot_bytes = IG_XC_SLOT_BYTES,
+        .host_split = e->miss.ask->split, .answer = e->miss.ask->answer,
+    };
+}
+
+_Static_assert(sizeof(struct ig_places) <= IG_VRAM_PLACES_BYTES && IG_N_EXPERT_USED <= (int)IG_MOST_USED, "places");
+
+enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why)
+{
+    struct ig_device *d = e->device;
+    void *seen = NULL;
+    e->miss.ask = ig_device_pin(d, sizeof *e->miss.ask, &seen);
+    if (!e->miss.ask)
+        return ig_fail(why, IG_NO_MEM, "device: cannot pin %zu bytes of host memory", sizeof *e->miss.ask);
+    if (seen != e->miss.ask) return ig_fail(why, IG_NO_DEVICE, "device: it maps host memory elsewhere");
+    memset(e->miss.ask, 0, sizeof *e->miss.ask);
+    ig_device_fill(d, IG_VRAM_TAG_OFF, 0xff, IG_VRAM_TAG_BYTES);
+    ig_device_fill(d, IG_VRAM_USE_OFF, 0, IG_VRAM_USE_BYTES);
+    ig_device_fill(d, IG_VRAM_COUNT_OFF, 0, IG_VRAM_COUNT_BYTES);
+    ig_device_fill(d, IG_VRAM_PLACES_OFF, 0, IG_VRAM_PLACES_BYTES);
+    e->miss.ways = IG_XC_WAYS;
+    return IG_OK;
+}
+
+/* How long an expert takes over the link: some of them, copied back to back. */
+static double link_seconds(struct ig_engine *e)
+{
+    enum { N = 16 };
+    const struct ig_layer *l = &ig_layers[IG_N_LAYER - 1];
+    const int n = (int)l->n_expert < N ? (int)l->n_expert : N;
+    double best = 1.0;
+    for (int round = 0; round < 3; round++) {
+        const double from = ig_seconds();
+        ig_device_copy(e->device, ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF, ig_data(e, l->expert_off),
+                       (uint64_t)n * l->expert_stride < IG_XC_BYTES ? (uint64_t)n * l->expert_stride : IG_XC_BYTES, 0);
+        ig_device_filled(e->device, 0);
+        ig_device_wait(e->device);
+        const double each = (ig_seconds() - from) / n;
+        if (each < best) best = each;
+    }
+    return best;
+}
+
+static uint32_t counts_before[4 * IG_N_LAYER + 1];
+
+static void read_counts(struct ig_engine *e, uint32_t *to)
+{
+    ig_device_get(e->device, to, ig_device_mem(e->device) + IG_VRAM_COUNT_OFF, sizeof counts_before);
+    ig_device_wait(e->device);
+}
+void ig_step_stats_reset(struct ig_engine *e) { read_counts(e, counts_before); }
+
+struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
+{
+    static uint32_t now[4 * IG_N_LAYER + 1];
+    struct ig_expert_stats s = { .active = 1 };
+    read_counts(e, now);
+    s.steps = now[4 * IG_N_LAYER] - counts_before[4 * IG_N_LAYER];
+    for (int l = 0; l < IG_N_LAYER; l++) {
+        uint32_t n[3];
+        for (int i = 0; i < 3; i++) n[i] = now[4 * l + i] - counts_before[4 * l + i];
+        s.bytes += n[1] * ig_layers[l].expert_stride;
+        if (layer >= 0 && layer != l) continue;
+        s.hit += n[0];
+        s.miss += n[1] + n[2];
+        s.fill += n[1];
+    }
+    return s;
+}
+
+void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcache *c)
+{
+    const uint64_t experts = IG_DATA_BYTES - IG_RESIDENT_BYTES;
+    const uint64_t want = o->unpinned ? experts / 100 * (uint64_t)(100 - o->unpinned) / 4096 * 4096 : experts;
+    struct ig_miss *m = &e->miss;
+    m->reach = want ? ig_device_reach(e->device, e->mem + IG_MEM_DATA_OFF + IG_RESIDENT_BYTES, want, o->progress) : 0;
+    m->share = o->link_share - 1;
+    m->cpu = m->share != 100 || m->reach < experts || IG_XC_SETS < routed_before(IG_N_LAYER);
+    m->link_s = link_seconds(e);
+    if (m->reach < experts)
+        ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
+                         100.0 * (double)m->reach / (double)experts);
+    fill_args(e, c);
+}
+
+void ig_cache_close(struct ig_engine *e)
+{
+    ig_device_unreach(e->device);
+    if (e->miss.ask) ig_device_unpin(e->device, e->miss.ask);
+    e->miss.ask = NULL;
+}
+
+/* -- many rows: layers pass through the cache's memory */
+
+#define HALF (IG_XC_BYTES / 2 / 4096 * 4096)
+
+static uint64_t layer_bytes(int layer)
+{
+    return layer < IG_N_LAYER && ig_layers[layer].ffn == IG_FFN_MOE
+               ? (uint64_t)ig_layers[layer].n_expert * ig_layers[layer].expert_stride : 0;
+}
+int ig_stream_fits(void)
+{
+    for (int i = 0; i < IG_N_LAYER; i++)
+        if (layer_bytes(i) > HALF) return 0;
+    return 1;
+}
+static unsigned char *half(const struct ig_engine *e, int layer)
+{
+    return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)(layer % 2) * HALF;
+}
+static void upload(struct ig_engine *e, int layer)
+{
+    if (layer_bytes(layer) == 0) return;
+    ig_device_copy(e->device, half(e, layer), ig_data(e, ig_layers[layer].expert_off), layer_bytes(layer),
+                   layer % 2);
+}
+void ig_stream_begin(struct ig_engine *e)
+{
+    for (int i = 0; i < 2; i++) {
+        ig_device_free(e->device, i);
+        upload(e, i);
+    }
+}
+void ig_stream_end(struct ig_engine *e)
+{
+    ig_device_fill(e->device, IG_VRAM_TAG_OFF, 0xff, IG_VRAM_TAG_BYTES); /* the slots hold no experts now */
+}
+const unsigned char *ig_stream_layer(struct ig_engine *e, int layer)
+{
+    ig_device_filled(e->device, layer % 2);
+    return half(e, layer);
+}
+void ig_stream_next(struct ig_engine *e, int layer)
+{
+    ig_device_free(e->device, layer % 2);
+    upload(e, layer + 2);
+}
+
+#endif
