@@ -16,7 +16,7 @@ fi || exit 1
 all=$(cat "$dir/names")
 tap() { ROOT=$dir/engines sh "$dir/gpu.sh" "$@"; }
 # The suite's slow tool on engines that together have every kernel.
-few='odd-q4_0 odd-bf16 blocks-a blocks-c qwen3-moe qwen2-moe gpt-oss glm4-moe'
+few='xc-odd xc-stream odd-q4_0 odd-bf16 blocks-a blocks-c qwen3-moe qwen2-moe gpt-oss glm4-moe'
 
 sanitize() {
     for tool in memcheck racecheck synccheck; do

@@ -191,11 +191,13 @@ void ig_device_unreach(struct ig_device *d)
     d->reach_bytes = 0;
 }
 
-/* A copy from registered memory stays inside one registration. */
+/* A copy stays inside one registration, or outside of all: others are refused. */
 static uint64_t piece_of(const struct ig_device *d, const unsigned char *from, uint64_t bytes)
 {
-    if (!d->reach || from < d->reach) return bytes;
-    const uint64_t left = REACH_CHUNK - (uint64_t)(from - d->reach) % REACH_CHUNK;
+    if (from < d->reach || from >= d->reach + d->reach_bytes) return bytes;
+    const uint64_t at = (uint64_t)(from - d->reach);
+    uint64_t left = REACH_CHUNK - at % REACH_CHUNK;
+    if (left > d->reach_bytes - at) left = d->reach_bytes - at;
     return bytes < left ? bytes : left;
 }
 
