@@ -5,16 +5,13 @@
     check.py FILE.json ...    tokenizer.json, against the package tokenizers
     check.py FILE.model ...   SentencePiece's unigram models: as tokenizer.json against tokenizers,
                               as GGUF against sentencepiece
-    check.py --o200k          the vocabulary inside the package bpe-openai: against tiktoken and
-                              tokenizers, as tokenizer.json and as GGUF
     check.py --train          unigram models trained on the spot, one for each normaliser and flag
     check.py --small FILE     a small one, with its cases, for tests/c/charsmap_test.c
 
-Texts are those of mixed.py, 2 MiB.  Packages: tokenizers, sentencepiece, gguf, tiktoken, bpe-openai.
+Texts are those of mixed.py, 2 MiB.  Packages: tokenizers, sentencepiece, gguf.  real.py has published vocabularies.
 """
 
 import base64
-import gzip
 import json
 import subprocess
 import sys
@@ -171,62 +168,6 @@ def check_trained():
     return bad
 
 
-# -- o200k
-def byte_letters():
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [b for b in range(256) if b not in printable]
-    return {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(rest)}}
-
-
-def merges_of(ranks, spell):
-    """The two tokens that each token is made of last."""
-    out = []
-    for token, rank in sorted(ranks.items(), key=lambda x: x[1]):
-        parts = [token[i : i + 1] for i in range(len(token))]
-        while len(parts) > 2:
-            best = min((ranks.get(a + b, rank), i) for i, (a, b) in enumerate(zip(parts, parts[1:])))
-            if best[0] >= rank:
-                break
-            parts[best[1] : best[1] + 2] = [parts[best[1]] + parts[best[1] + 1]]
-        if len(parts) == 2:
-            out.append([spell(parts[0]), spell(parts[1])])
-    return out
-
-
-def check_o200k():
-    import bpe_openai
-    import tiktoken
-
-    source = bpe_openai.get_encoding("o200k_base")
-    packed = (Path(bpe_openai.__file__).parent / "data/o200k_base.tiktoken.gz").read_bytes()
-    ranks = {base64.b64decode(a): int(b) for a, b in (line.split() for line in gzip.decompress(packed).splitlines())}
-    letters, n = byte_letters(), len(ranks)
-    spell = lambda token: "".join(letters[b] for b in token)  # noqa: E731
-    special = {"<|endoftext|>": n, "<|endofprompt|>": n + 1}
-    peer = tiktoken.Encoding("o200k", pat_str=source._pat_str, mergeable_ranks=ranks, special_tokens=special)
-    merges = merges_of(ranks, spell)
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
-    split = {"type": "Split", "pattern": {"Regex": source._pat_str}, "behavior": "Isolated", "invert": False}
-    tokenizer = json.dumps({
-        "version": "1.0", "added_tokens": [added(i, t) for t, i in special.items()], "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]}, "post_processor": None, "decoder": level,
-        "model": {"type": "BPE", "vocab": {spell(t): i for t, i in ranks.items()}, "merges": merges},
-    })  # fmt: skip
-    lines = texts(picks=list(special))
-    bad = check_json("o200k", tokenizer, lines)
-    want = lambda t: peer.encode(t, allowed_special="all")  # noqa: E731
-    with tempfile.TemporaryDirectory() as folder:
-        path, gguf = Path(folder) / "tokenizer.json", Path(folder) / "x.gguf"
-        path.write_text(tokenizer)
-        bad += compare("o200k, tokenizer.json, tiktoken", lines, ours(path, lines, special=True), want)
-        tokens = [spell(t).encode() for t in sorted(ranks, key=ranks.get)] + [t.encode() for t in special]
-        write_gguf(gguf, "gpt2", tokens, [1] * n + [3, 3], merges=[" ".join(m) for m in merges], pre="gpt-4o", ids=[("eos", n)])
-        got = ours(gguf, lines, special=True)
-    wrong = sum(mine["text"] != t for t, mine in zip(lines, got, strict=True))
-    print(f"o200k, round trip: {wrong} differ")
-    return bad + wrong + compare("o200k, GGUF, tiktoken", lines, got, want)
-
-
 # -- data for the test that runs without packages
 SMALL_RULES = ["ﬁ\tfi", "e\u0301\té", "\u3000\t ", "\u00a0\t ", "\u200b\t", "①\t1", "™\tTM", "ﾊﾞ\tバ", "か\u3099\tが",
                "\u1100\u1161\u11a8\t각", "\u1100\u1161\t가", "…\t...", "\r\n\t ", "\t\t ", "ﷲ\tالله", "A\ta", "\u0958\t\u0915\u093c"]  # fmt: skip
@@ -265,9 +206,7 @@ def main():
     if names[0] == "--small":
         sys.exit(small(names[1]))
     for name in names:
-        if name == "--o200k":
-            bad += check_o200k()
-        elif name == "--train":
+        if name == "--train":
             bad += check_trained()
         elif name.endswith(".model"):
             bad += check_model(name)
