@@ -88,15 +88,16 @@ static int add_token(struct ig_blob *b, uint32_t id, int special)
 {
     const struct ig_tok_span key = b->key.v[id];
     struct ig_tok_added a = { .id = id, .text = key };
-    const char *p = b->text.p + key.off;
     b->piece.v[id] = key;
     if (special) b->flag.v[id] |= IG_TOKF_SPECIAL;
-    if (special || ig_blob_looks_like_control(p, key.bytes)) b->flag.v[id] |= IG_TOKF_CONTROL;
+    if (special || ig_blob_looks_like_control(b->text.p + key.off, key.bytes))
+        b->flag.v[id] |= IG_TOKF_CONTROL;
     if (!special && b->head.model == IG_TOK_UNIGRAM) {
         a.flags |= IG_ADD_NORMALIZED;
         if (!(b->flag.v[id] & IG_TOKF_CONTROL)) a.flags |= IG_ADD_MODEL;
-        if (!spm_piece(b, id, 0)) return 0;
+        if (!spm_piece(b, id, 0)) return 0; /* the texts may have moved */
     }
+    const char *p = b->text.p + key.off;
     if (key.bytes == 0 || key.bytes > IG_TOK_MAX_ADDED || !ig_utf8_valid(p, key.bytes) ||
         ig_blob_find(b, p, key.bytes) != (int32_t)id)
         return 1; /* no text that could be recognised, or another token has it */
