@@ -15,7 +15,7 @@ that round at different places part where two tokens are nearly equal, so a text
   text      along a text that neither wrote, in windows of 512: next tokens equal to llama.cpp's and to F32's,
             perplexity, and how close llama.cpp's two best are where the choice differs, and everywhere
 
-Writes texts.tsv, splits.tsv and, with --text, text.tsv.  Needs the packages llama-cpp-python, gguf and numpy.
+Writes texts.tsv and splits.tsv (not with -n 0) and, with --text, text.tsv.  Needs the packages llama-cpp-python, gguf and numpy.
 """
 
 import argparse
@@ -124,7 +124,8 @@ def main():
         if a.text:
             along_text(engines, engines["llama.cpp"].ids(Path(a.text).read_text())[: a.most], out)
             print((out / "text.tsv").read_text())
-        compare(engines, prompts, a.n, out)
+        if a.n:
+            compare(engines, prompts, a.n, out)
 
 
 def compare(engines, prompts, n, out):
