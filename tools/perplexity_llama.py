@@ -87,7 +87,7 @@ def main():
             for file in (out, sys.stdout):
                 print(name, n, f"{peer:.4f}", f"{mine:.4f}", f"{apart:+.3f}", sep="\t", file=file, flush=True)
             path.unlink()
-    sys.exit(far)
+    sys.exit(bool(far))
 
 
 if __name__ == "__main__":
