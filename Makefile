@@ -13,9 +13,13 @@ LUA    ?= lua5.4
 CC      = gcc
 PREFIX ?= /usr/local
 comma  := ,
+# What the compiler makes programs for, and what this machine runs.
+ARCH   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+HOST   := $(shell uname -m)
+AR     := $(shell $(CC) -print-prog-name=ar)
 # Where the device engine's tools and libraries are, for plans whose weights lie in device memory.
 CUDA   ?= /usr/local/cuda
-FLAVOR := $(if $(EMULATE),-emulated)$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
+FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(EMULATE),-emulated)$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
 
 # V=1 shows the commands.
 Q := $(if $(V),,@)
@@ -47,7 +51,9 @@ endif
 DEVICE_SRC := $(wildcard runtime/device/*.c runtime/model/device_*.c)
 PLAN_SRC   := $(filter-out $(DEVICE_SRC),$(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*/*.c))
 COMMON_SRC := $(filter-out $(PLAN_SRC) $(DEVICE_SRC),$(wildcard runtime/*/*.c))
-KERN_SRC   := $(wildcard kernels/ref/*.c kernels/cpu/*.c)
+ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512 amx
+ISA_aarch64 := neon quant_neon quant_i8mm
+KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%=kernels/cpu/%.c)
 COMMON     := out/common$(FLAVOR)
 COMMON_OBJ := $(COMMON_SRC:%.c=$(COMMON)/%.o)
 KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
@@ -86,10 +92,12 @@ build:
 else ifeq ($(ON_DEVICE)$(EMULATE)$(if $(wildcard $(CUDA)/include/nvrtc.h),,none),1none)
 build:
 	@echo "make: $(ID): this profile's kernels are compiled by NVRTC, and there is no CUDA toolkit in $(CUDA) (make CUDA=/path/to/it); choose a profile without a GPU (hw/*.lua)" >&2; exit 3
+else ifneq ($(filter-out $(ARCH),$(NEEDS_ARCH)),)
+build check:
+	@echo "make: $(ID): kernels for $(ISA) need a compiler for $(NEEDS_ARCH), got CC=$(CC), which makes programs for $(ARCH); choose another profile (hw/*.lua), or CC=$(NEEDS_ARCH)-linux-gnu-gcc" >&2; exit 3
 else
 build: $(BIN)
 	@:
-endif
 
 # Every file that knows the plan, compiled for it and thrown away: what the matrix runs.  Of a
 # device's, those that the CUDA toolkit is not needed for, and with it all.
@@ -97,6 +105,7 @@ CHECKED := $(PLAN_SRC) $(if $(filter 1,$(ON_DEVICE)),\
     $(filter-out $(if $(wildcard $(CUDA)/include/cuda_runtime.h),,runtime/device/device.c),$(DEVICE_SRC)))
 check:
 	@$(CC) $(filter-out -MMD -MP,$(CFLAGS)) -isystem $(CUDA)/include -fsyntax-only -iquote $(OUT) $(CHECKED) $(OUT)/tables.c
+endif
 
 $(BIN): $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }
@@ -157,6 +166,8 @@ $(COMMON)/libkernels.a: $(KERN_OBJ)
 AMX_FLAGS := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
 $(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:       CFLAGS += -mavx2 -mfma -mf16c
 $(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(COMMON)/kernels/cpu/neon.o $(COMMON)/kernels/cpu/quant_neon.o:       CFLAGS += -march=armv8.2-a+dotprod
+$(COMMON)/kernels/cpu/quant_i8mm.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm
 $(COMMON)/kernels/cpu/amx.o: CFLAGS += $(AMX_FLAGS)
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "../quant.h"
 #include "quant_cpu.h"
 #include "vec_avx512.h"
 #include "quant_words_avx512.h"

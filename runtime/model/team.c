@@ -3,6 +3,8 @@
  * machine that others use, threads that only spin take their own share of time away. */
 #include "team.h"
 
+#include "machine.h"
+
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>

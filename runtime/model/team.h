@@ -17,16 +17,6 @@ struct ig_team {
     _Alignas(64) atomic_int next;               /* next unclaimed item of this phase */
 };
 
-/* In a loop that waits for another core. */
-static inline void ig_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* Wait until all threads of the team are here; the item counter starts again at 0. */
 void ig_team_wait(struct ig_team *t);
 

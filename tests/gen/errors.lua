@@ -81,7 +81,7 @@ end
 
 function T.test_hardware_fields()
   eq(hw_problem { isa = 'isa = "sse"', cores = "" },
-    'x.lua: isa: want ref or avx2 or avx512 or amx, got "sse"\n'
+    'x.lua: isa: want ref or avx2 or avx512 or amx or neon or i8mm, got "sse"\n'
     .. 'x.lua: cores: want an integer from 1 to 1024, got nothing')
   eq(hw_problem { source = 'source = " "' }, 'x.lua: source: want where these numbers come from, got " "')
   eq(hw_problem { cache = "cache = { l1d = 1, l2 = 2 }" },

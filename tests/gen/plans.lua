@@ -294,10 +294,15 @@ function T.test_blocks_of_256_fall_back_with_a_note()
 end
 
 function T.test_kernels()
-  eq(plan_kernels.plan { isa = "ref" }, { isa = "ref", kern = "ig_kernels_ref", need_cpu = 0 })
-  eq(plan_kernels.plan { isa = "avx2" }, { isa = "avx2", kern = "ig_kernels_avx2", need_cpu = 1 })
-  eq(plan_kernels.plan { isa = "avx512" }, { isa = "avx512", kern = "ig_kernels_avx512", need_cpu = 3 })
-  eq(plan_kernels.plan { isa = "amx" }, { isa = "amx", kern = "ig_kernels_amx", need_cpu = 7 })
+  local function check(isa, need_cpu, arch)
+    eq(plan_kernels.plan { isa = isa }, { isa = isa, kern = "ig_kernels_" .. isa, need_cpu = need_cpu, arch = arch })
+  end
+  check("ref", 0, "")
+  check("avx2", 1, "x86_64")
+  check("avx512", 3, "x86_64")
+  check("amx", 7, "x86_64")
+  check("neon", 256, "aarch64")
+  check("i8mm", 768, "aarch64")
 end
 
 function T.test_rate()
