@@ -68,6 +68,7 @@ BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
 .PHONY: all build check generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
 .DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
 
 # Options that stand alone would be ignored in silence.
 $(foreach v,QUANT quant CTX ctx KV kv BATCH batch THREADS threads,$(if $(filter command line,$(origin $v)), \

@@ -123,6 +123,10 @@ enum {
 #define IG_DATA_BYTES     $data_bytes
 #define IG_RESIDENT_BYTES $resident_bytes
 #define IG_TOKEN_BYTES    $token_bytes
+//@ if input_bytes then
+#define IG_INPUT_ROW_BYTES $input_row_bytes /* what the encoder reads for one row; for a batch, at most */
+#define IG_INPUT_BYTES     $input_bytes
+//@ end
 #define IG_HW_DISK_BW     $disk_bw
 //@ if tier.disk then
 #define IG_SLOT_BYTES     ${tier.slot_bytes}
