@@ -5,6 +5,7 @@
 #include "device.h"
 #include "device_step.h"
 #include "machine.h"
+#include "wmap.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -88,7 +89,7 @@ void ig_set_length(struct ig_engine *e, int n)
 static enum ig_err prepare_arena(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
 {
     int huge = 0;
-    enum ig_err err = ig_arena_map(&e->mem, IG_MEM_BYTES, &huge, why);
+    enum ig_err err = ig_arena_map(&e->mem, IG_MEM_BYTES, ig_load_skew(e), &huge, why);
     if (err != IG_OK) return err;
     if (!huge) ig_downgrade_add(e, "memory: huge pages are off on this kernel");
     err = ig_load_weights(e, o, why);
@@ -173,6 +174,7 @@ enum ig_err ig_engine_open(struct ig_engine **e, const struct ig_open *o, struct
 void ig_engine_close(struct ig_engine *e)
 {
     if (e->mem) ig_tier_close(e);
+    ig_wmap_close();
     if (e->file.fd >= 0) ig_wfile_close(&e->file);
 #if IG_DEVICE
     ig_step_close(e); /* before the arena, part of which it may have mapped */
@@ -199,6 +201,7 @@ struct ig_candidate *ig_sample_work(struct ig_engine *e)
 #endif
     return IG_BUF(e, SAMPLE, struct ig_candidate);
 }
+const char *ig_loaded(const struct ig_engine *e) { return e->loaded; }
 const char *ig_cpus_used(char *buf, size_t cap) { return ig_cpus_text(&cpus, buf, cap); }
 const char *ig_device(const struct ig_engine *e)
 {

@@ -100,6 +100,8 @@ struct ig_expert_stats {
     double ahead_gain;                      /* by its own measure: time of a step without over with */
     uint64_t steps_ahead;                   /* steps with prefetch on */
 };
+/* How the weights came into memory, in words. */
+const char *ig_loaded(const struct ig_engine *e);
 /* Where experts are and how they are read, in words. */
 const char *ig_expert_where(const struct ig_engine *e);
 /* Whether experts are fetched early, and why: "on, because ...", "off, because ...". */
