@@ -47,6 +47,9 @@ endif
 DEVICE_SRC := $(wildcard runtime/device/*.c runtime/model/device_*.c)
 PLAN_SRC   := $(filter-out $(DEVICE_SRC),$(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*/*.c))
 COMMON_SRC := $(filter-out $(PLAN_SRC) $(DEVICE_SRC),$(wildcard runtime/*/*.c))
+AVX2_FLAGS   := -mavx2 -mfma -mf16c
+AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
 KERN_SRC   := $(wildcard kernels/ref/*.c kernels/cpu/*.c)
 COMMON     := out/common$(FLAVOR)
 COMMON_OBJ := $(COMMON_SRC:%.c=$(COMMON)/%.o)
@@ -111,10 +114,10 @@ $(COMMON)/libreplay.a: $(REPLAY_OBJ)
 $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
-$(TOOLS)/bench-kernels: bench/kernels.c $(COMMON)/libkernels.a
+$(TOOLS)/bench-kernels: bench/kernels.c $(FIXED_COLS:%=$(COMMON)/fixed-%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm 2>$@.log || { cat $@.log >&2; exit 1; }
-$(TOOLS)/bench-attn: bench/attn.c $(COMMON)/libkernels.a
+$(TOOLS)/bench-attn: bench/attn.c $(FIXED_HEADS:%=$(COMMON)/fixed-128x%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
 $(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
@@ -130,6 +133,7 @@ bench-kernels: $(TOOLS)/bench-kernels
 	$<
 bench-attn: $(TOOLS)/bench-attn
 	$< $(or $(N),2)
+include bench/fixed.mk
 
 # Kernels of the device: one program for one row, one for a batch.
 CUDA_SRC := $(wildcard kernels/cuda/*) kernels/kernels.h kernels/math.h
@@ -154,9 +158,8 @@ $(COMMON)/libcommon.a: $(COMMON_OBJ)
 $(COMMON)/libkernels.a: $(KERN_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 
-AMX_FLAGS := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
-$(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:       CFLAGS += -mavx2 -mfma -mf16c
-$(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:     CFLAGS += $(AVX2_FLAGS)
+$(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += $(AVX512_FLAGS)
 $(COMMON)/kernels/cpu/amx.o: CFLAGS += $(AMX_FLAGS)
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)

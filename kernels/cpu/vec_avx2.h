@@ -1,6 +1,8 @@
 /* vec_avx2.h -- the vector words of the *.inc.h bodies, 8 floats wide. */
 #include <immintrin.h>
 
+#include "../fixed.h"
+
 /* Before a loop whose trip count is a small constant and whose arrays should be registers.
  * Sanitized builds check every step: unrolled, they compile for minutes. */
 #if defined __SANITIZE_ADDRESS__

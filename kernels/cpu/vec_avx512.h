@@ -1,6 +1,8 @@
 /* vec_avx512.h -- the vector words of the *.inc.h bodies, 16 floats wide. */
 #include <immintrin.h>
 
+#include "../fixed.h"
+
 /* Before a loop whose trip count is a small constant and whose arrays should be registers.
  * Sanitized builds check every step: unrolled, they compile for minutes. */
 #if defined __SANITIZE_ADDRESS__

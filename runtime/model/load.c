@@ -136,6 +136,10 @@ static int map_file(struct ig_engine *e)
 {
     struct ig_why why;
     if (!IG_LOAD_MAP) return 0;
+    if (e->team.n_pool > 1) {
+        snprintf(e->loaded, sizeof e->loaded, "copied, to each of %d memory nodes its part", e->team.n_pool);
+        return 0;
+    }
     if (ig_wmap_open(&e->file, e->mem + IG_MEM_DATA_OFF, IG_MEM_DATA_BYTES, &why) == IG_OK) return 1;
     snprintf(e->loaded, sizeof e->loaded, "copied, not mapped: %.120s", why.text);
     return 0;

@@ -193,6 +193,8 @@ static inline float *ig_topk_w(struct ig_engine *e, int row)
     return IG_BUF(e, TOPK, float) + ((size_t)IG_N_ROW + (size_t)row) * IG_N_EXPERT_USED;
 }
 
+/* Several memory nodes: pages of the weights to the threads that will read them (place.c). */
+void ig_place(struct ig_engine *e);
 /* The weights file into the arena or the device's memory; how far the arena should start past a huge
  * page for it. */
 uint64_t ig_load_skew(const struct ig_engine *e);
