@@ -114,6 +114,7 @@ $(COMMON)/libreplay.a: $(REPLAY_OBJ)
 $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
+include bench/fixed.mk
 $(TOOLS)/bench-kernels: bench/kernels.c $(FIXED_COLS:%=$(COMMON)/fixed-%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm 2>$@.log || { cat $@.log >&2; exit 1; }
@@ -133,7 +134,6 @@ bench-kernels: $(TOOLS)/bench-kernels
 	$<
 bench-attn: $(TOOLS)/bench-attn
 	$< $(or $(N),2)
-include bench/fixed.mk
 
 # Kernels of the device: one program for one row, one for a batch.
 CUDA_SRC := $(wildcard kernels/cuda/*) kernels/kernels.h kernels/math.h

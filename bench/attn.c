@@ -105,7 +105,8 @@ static void run(struct bench_case *c, int cases, int threads)
     for (int r = 0; r < REPS; r++)
         for (int i = 0; i < cases; i++)
             for (int t = 0; t < 2; t++)
-                for (int build = 0; build < (c[i].build[1] ? 2 : 1); build++) {
+                for (int b = 0; b < (c[i].build[1] ? 2 : 1); b++) {
+                    const int build = c[i].build[1] ? b ^ (r & 1) : 0;
                     size_t bytes = PASS_BYTES;
                     if (at + 3 * PASS_BYTES > POOL_BYTES) at = 0;
                     c[i].got[build][t][r] = pass(&c[i], build, pool + at, &bytes, t ? threads : 1);

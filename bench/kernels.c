@@ -126,7 +126,8 @@ static void run(struct bench_case *c, int cases, size_t bytes)
     for (int r = 0; r < REPS; r++) {
         for (int i = 0; i < cases; i++) {
             for (int t = 0; t < 2; t++) {
-                for (int build = 0; build < (c[i].k ? 2 : 1); build++) {
+                for (int b = 0; b < (c[i].k ? 2 : 1); b++) {
+                    const int build = c[i].k ? b ^ (r & 1) : 0; /* neither always goes first */
                     c[i].got[build][t][r] = pass(&c[i], build, pool + at, bytes, t + 1);
                     at = at + 2 * bytes <= POOL_BYTES ? at + bytes : 0;
                 }

@@ -9,7 +9,8 @@ GGUF file is written to DIR unless it is there, an engine is built for it and it
 packed, unless they are there (and removed again, without --keep); then ROUNDS (5) times each test in
 turn by both programs.  The figures are medians; ratio is the peer's time over ours, with the least and
 the largest of the rounds' own ratios; of_read is the share of the memory's read bandwidth that our
-weights come at, measured in the same rounds.  `--only prepare` writes files, builds engines and packs.
+weights come at, measured in the same rounds.  `--only prepare` writes files and builds engines, with
+--keep it packs too.
 
 Needs llama-cpp-python, built from its source distribution with -march=native (its prebuilt
 wheels know no AVX-512), and the packages gguf and numpy, in the Python that runs this.
@@ -134,9 +135,11 @@ def row(shape, kind, layers, args, test, tokens, pairs, build):
 
 def compare(shape, kind, args, out):
     gguf, binary, layers = prepare(shape, kind, args.dir)
-    weights = pack(binary, gguf, args)
     if args.only == "prepare":
+        if args.keep:
+            pack(binary, gguf, args)
         return
+    weights = pack(binary, gguf, args)
     peer = Peer(gguf, args.threads)
     try:
         got = rounds(Ours(binary, weights, args.threads), peer, args)
