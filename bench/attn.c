@@ -70,13 +70,18 @@ static void fold(const struct bench_case *c, int build, const uint8_t *layer, in
     c->k->attn_merge(&b, &a, HD, s->heads);
 }
 
+static size_t layer_bytes(const struct bench_case *c)
+{
+    if (!c->k) return 65536;
+    return (size_t)(c->ctx / IG_KV_BLOCK * c->shape->heads_kv) * 2 * KV_BYTES(c->fmt);
+}
+
 /* Whole layers, at least `bytes` of them, from `base`; GB/s. */
 static double pass(const struct bench_case *c, int build, const uint8_t *base, size_t *bytes,
                    int threads)
 {
     const int spans = c->k ? c->ctx / IG_KV_BLOCK / SPAN : 1, heads = c->k ? c->shape->heads_kv : 1;
-    const size_t layer =
-        c->k ? (size_t)(c->ctx / IG_KV_BLOCK * heads) * 2 * KV_BYTES(c->fmt) : 65536;
+    const size_t layer = layer_bytes(c);
     const long layers = (long)((*bytes + layer - 1) / layer), items = (long)spans * heads;
     double took = 0;
     (void)threads; /* unused without OpenMP */
@@ -108,7 +113,7 @@ static void run(struct bench_case *c, int cases, int threads)
                 for (int b = 0; b < (c[i].build[1] ? 2 : 1); b++) {
                     const int build = c[i].build[1] ? b ^ (r & 1) : 0;
                     size_t bytes = PASS_BYTES;
-                    if (at + 3 * PASS_BYTES > POOL_BYTES) at = 0;
+                    if (at + PASS_BYTES + layer_bytes(&c[i]) > POOL_BYTES) at = 0;
                     c[i].got[build][t][r] = pass(&c[i], build, pool + at, &bytes, t ? threads : 1);
                     at += bytes;
                 }
