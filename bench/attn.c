@@ -161,7 +161,8 @@ int main(int argc, char **argv)
     run(c, cases, threads);
     printf("decode attention, head dim %d, GB/s of K and V and the share of plain reading\n"
            "%-8s %-6s %-26s %8s %18s %17s %d %16s\n",
-           HD, "variant", "format", "shape", "context", "1 thread", "threads:", threads, "fixed, %");
+           HD, "variant", "format", "shape", "context", "1 thread", "threads:", threads,
+           "fixed, %");
     for (int t = 0; t < 2; t++) read[t] = median(c[0].got[0][t]);
     for (int i = 0; i < cases; i++) {
         printf("%-8s %-6s %-26s %8d", i ? c[i].k->name : "read", i ? ig_fmt_name(c[i].fmt) : "-",

@@ -54,10 +54,13 @@ static size_t text_of(char *to, size_t room, const char *path, const char *what)
 
 static void catch_signals(const struct ig_wfile *f)
 {
-    struct sigaction io = { .sa_handler = on_lease }, bus = { .sa_sigaction = on_bus, .sa_flags = SA_SIGINFO };
-    map.n_written = text_of(map.written, sizeof map.written, f->path,
-                            "opened for writing while its weights are in use; ended before they change");
-    map.n_unread = text_of(map.unread, sizeof map.unread, f->path, "its weights cannot be read any more");
+    struct sigaction io = { .sa_handler = on_lease },
+                     bus = { .sa_sigaction = on_bus, .sa_flags = SA_SIGINFO };
+    map.n_written =
+        text_of(map.written, sizeof map.written, f->path,
+                "opened for writing while its weights are in use; ended before they change");
+    map.n_unread =
+        text_of(map.unread, sizeof map.unread, f->path, "its weights cannot be read any more");
     sigaction(SIGIO, &io, &map.io);
     sigaction(SIGBUS, &bus, &map.bus);
 }
@@ -67,15 +70,17 @@ enum ig_err ig_wmap_open(const struct ig_wfile *f, unsigned char *at, uint64_t b
 {
     const off_t off = (off_t)(f->base + f->h.data.off);
     void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, f->fd, off);
-    if (p == MAP_FAILED) return ig_fail(why, IG_IO, "the system does not map it: %s", strerror(errno));
+    if (p == MAP_FAILED)
+        return ig_fail(why, IG_IO, "the system does not map it: %s", strerror(errno));
     catch_signals(f);
     if (fcntl(f->fd, F_SETLEASE, F_RDLCK) != 0) {
         const int error = errno;
         ig_wmap_close();
         munmap(p, bytes);
         return ig_fail(why, IG_IO, "the system gives no lease on it: %s",
-                       error == EACCES ? "it is another user's" :
-                       error == EAGAIN ? "it is open for writing" : strerror(error));
+                       error == EACCES   ? "it is another user's"
+                       : error == EAGAIN ? "it is open for writing"
+                                         : strerror(error));
     }
     /* One step, so that `at` is never without memory. */
     if (mremap(p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED) {

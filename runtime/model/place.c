@@ -1,8 +1,9 @@
 /* place.c -- where several memory nodes are: each node gets what its threads read.
  *
- * A page lies on the node of the thread that writes to it first.  Before the weights are read in, every
- * thread writes to the pages of its share of each matrix (team.h), which is what it computes with in
- * decode; the work area goes round the threads.  How the bytes come later does not move a page.
+ * A page lies on the node of the thread that writes to it first.  Before the weights are read in,
+ * every thread writes to the pages of its share of each matrix (team.h), which is what it computes
+ * with in decode; the work area goes round the threads.  How the bytes come later does not move a
+ * page.
  */
 #include "state.h"
 
@@ -21,7 +22,8 @@ static void own_share(const struct ig_engine *e, int tid, uint64_t off, int n, u
 {
     int lo, hi;
     ig_team_share(&e->team, tid, n, &lo, &hi);
-    if (lo < hi) own(e->mem + IG_MEM_DATA_OFF + off + (uint64_t)lo * step, (uint64_t)(hi - lo) * step);
+    if (lo < hi)
+        own(e->mem + IG_MEM_DATA_OFF + off + (uint64_t)lo * step, (uint64_t)(hi - lo) * step);
 }
 
 static void own_matrix(const struct ig_engine *e, int tid, const struct ig_mat *m, uint64_t slab)
@@ -30,8 +32,8 @@ static void own_matrix(const struct ig_engine *e, int tid, const struct ig_mat *
 }
 
 /* Gate and up panels alternate: the stride of either is that of a pair. */
-static void own_block(const struct ig_engine *e, int tid, const struct ig_mat *gate, const struct ig_mat *down,
-                      uint64_t slab)
+static void own_block(const struct ig_engine *e, int tid, const struct ig_mat *gate,
+                      const struct ig_mat *down, uint64_t slab)
 {
     own_matrix(e, tid, gate, slab);
     own_matrix(e, tid, down, slab);
@@ -39,8 +41,9 @@ static void own_block(const struct ig_engine *e, int tid, const struct ig_mat *g
 
 static void own_layer(const struct ig_engine *e, int tid, const struct ig_layer *l)
 {
-    const struct ig_mat *const mats[] = { &l->q,   &l->k,   &l->v,       &l->o,       &l->q_a,     &l->kv_a,
-                                          &l->k_b, &l->v_b, &l->cross_q, &l->cross_k, &l->cross_v, &l->cross_o,
+    const struct ig_mat *const mats[] = { &l->q,       &l->k,       &l->v,       &l->o,
+                                          &l->q_a,     &l->kv_a,    &l->k_b,     &l->v_b,
+                                          &l->cross_q, &l->cross_k, &l->cross_v, &l->cross_o,
                                           &l->router };
     for (size_t i = 0; i < sizeof mats / sizeof *mats; i++) own_matrix(e, tid, mats[i], 0);
     own_block(e, tid, &l->dense_gate, &l->dense_down, 0);
@@ -56,7 +59,8 @@ static void choose_pages(const struct ig_engine *e)
     if (IG_TIER != IG_TIER_RAM || !IG_N_EXPERT) return;
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < IG_N_LAYER; i++)
-        if (ig_layers[i].n_expert && ig_layers[i].expert_stride < least) least = ig_layers[i].expert_stride;
+        if (ig_layers[i].n_expert && ig_layers[i].expert_stride < least)
+            least = ig_layers[i].expert_stride;
     if (least / (uint64_t)e->team.n_pool < UINT64_C(8) * HUGE_PAGE)
         madvise(e->mem + IG_MEM_DATA_OFF + IG_RESIDENT_BYTES, IG_MEM_DATA_BYTES - IG_RESIDENT_BYTES,
                 MADV_NOHUGEPAGE);

@@ -1,5 +1,5 @@
-/* Pools of threads: every item once, one's own part first; and the engine on a machine that says it has
- * two memory nodes gives the bits that it gives on one. */
+/* Pools of threads: every item once, one's own part first; and the engine on a machine that says it
+ * has two memory nodes gives the bits that it gives on one. */
 #include "state.h"
 
 #include <sched.h>
@@ -64,7 +64,9 @@ static uint64_t bits(const char *at, int batch, int pools)
     int32_t token[ROWS], pos[ROWS], seq[ROWS] = { 0 };
     uint8_t want[ROWS] = { 0 };
     uint64_t h = UINT64_C(0xcbf29ce484222325);
-    const struct ig_open o = { .weights = weights, .threads = 2, .verify = 1, .poison = 1, .root = at };
+    const struct ig_open o = {
+        .weights = weights, .threads = 2, .verify = 1, .poison = 1, .root = at
+    };
     if (ig_engine_open(&e, &o, &why) != IG_OK) fail_msg("%s", why.text);
     assert_int_equal(e->team.n_pool, pools);
     if (pools > 1) assert_string_equal(ig_loaded(e), "copied, to each of 2 memory nodes its part");
@@ -127,7 +129,8 @@ int main(void)
         cmocka_unit_test(test_parts_and_shares), cmocka_unit_test(test_claims),
         cmocka_unit_test_setup_teardown(test_two_nodes, make_root, drop_root)
     };
-    if (system("mkdir -p out/tests; out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o out/tests/pool.ingot "
+    if (system("mkdir -p out/tests; out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf "
+               "-o out/tests/pool.ingot "
                ">/dev/null 2>&1"))
         return 1;
     cmocka_set_message_output(CM_OUTPUT_TAP);
