@@ -51,6 +51,9 @@ endif
 DEVICE_SRC := $(wildcard runtime/device/*.c runtime/model/device_*.c)
 PLAN_SRC   := $(filter-out $(DEVICE_SRC),$(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*/*.c))
 COMMON_SRC := $(filter-out $(PLAN_SRC) $(DEVICE_SRC),$(wildcard runtime/*/*.c))
+AVX2_FLAGS   := -mavx2 -mfma -mf16c
+AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
 ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512 amx
 ISA_aarch64 := neon quant_neon quant_i8mm
 KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%=kernels/cpu/%.c)
@@ -121,10 +124,11 @@ $(COMMON)/libreplay.a: $(REPLAY_OBJ)
 $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
-$(TOOLS)/bench-kernels: bench/kernels.c $(COMMON)/libkernels.a
+include bench/fixed.mk
+$(TOOLS)/bench-kernels: bench/kernels.c $(FIXED_COLS:%=$(COMMON)/fixed-%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm 2>$@.log || { cat $@.log >&2; exit 1; }
-$(TOOLS)/bench-attn: bench/attn.c $(COMMON)/libkernels.a
+$(TOOLS)/bench-attn: bench/attn.c $(FIXED_HEADS:%=$(COMMON)/fixed-128x%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
 $(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
@@ -164,10 +168,9 @@ $(COMMON)/libcommon.a: $(COMMON_OBJ)
 $(COMMON)/libkernels.a: $(KERN_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 
-AMX_FLAGS := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
-$(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:       CFLAGS += -mavx2 -mfma -mf16c
-$(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
-$(COMMON)/kernels/cpu/neon.o $(COMMON)/kernels/cpu/quant_neon.o:       CFLAGS += -march=armv8.2-a+dotprod
+$(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:     CFLAGS += $(AVX2_FLAGS)
+$(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += $(AVX512_FLAGS)
+$(COMMON)/kernels/cpu/neon.o $(COMMON)/kernels/cpu/quant_neon.o:     CFLAGS += -march=armv8.2-a+dotprod
 $(COMMON)/kernels/cpu/quant_i8mm.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm
 $(COMMON)/kernels/cpu/amx.o: CFLAGS += $(AMX_FLAGS)
 $(COMMON)/%.o: %.c

@@ -56,6 +56,7 @@ enum {
     IG_TIER_DISK     = 1,
     IG_TIER_MMAP     = 2,
     IG_TIER          = ${tier.id},
+    IG_LOAD_MAP      = ${size.load_map}, /* 1: weights stay where the page cache has them; 0: copied */
 //@ if tier.disk then
     IG_N_XSLOT        = ${tier.n_slot},
     IG_N_SPARE       = ${tier.n_spare}, /* slots of experts that the policy does not admit */

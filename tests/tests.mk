@@ -61,6 +61,12 @@ ENGINE_tiny-kvq8 := $(SHARED)/models/tiny-mixtral quant=f32 kv=q8_0
 ENGINES += tiny-kvq8 tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
 endif
 
+# The same weights copied into memory; plans that are large enough to weigh a process against.
+ENGINE_demo-copy   := tests/data/tiny-mixtral.gguf load=copy
+ENGINE_memory-long := tests/fixture/memory.lua ctx=32768
+ENGINE_memory-wide := tests/fixture/memory.lua ctx=4096 batch=2048 load=copy
+ENGINES += demo-copy memory-long memory-wide
+
 # Experts behind two slots a layer, the fewest there can be; behind half; behind all; in the page cache.
 ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=direct policy=echo-admit predict=hybrid
 ENGINE_tier-half         := tests/data/tiny-mixtral.gguf experts_ram=50 sets=1 predict=next-router

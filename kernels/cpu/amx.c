@@ -90,6 +90,7 @@ static inline void amx_panel(amx_rows_fn *rows, ig_panel_fn *few, float (*y)[IG_
                              const void *panel, const void *const *x, int cols, int n)
 {
     int t = 0;
+    IG_KNOWN_COLS(cols);
     if (n >= AMX_LEAST) amx_ready();
     for (; n - t >= AMX_LEAST; t += AMX_RB)
         rows(y + t, panel, x + t, cols / IG_QBLOCK, n - t < AMX_RB ? n - t : AMX_RB);

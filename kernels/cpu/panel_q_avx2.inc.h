@@ -73,6 +73,7 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
 static void FN(panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *const *x, int cols,
                       int n)
 {
+    IG_KNOWN_COLS(cols);
     if (n == 1) {
         FN(one)(y[0], panel, x[0], cols / IG_QBLOCK);
         return;

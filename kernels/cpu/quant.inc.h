@@ -206,6 +206,7 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
 void FN(ig_panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *const *x, int cols,
                   int n)
 {
+    IG_KNOWN_COLS(cols);
     const int nb = cols / IG_QBLOCK;
     if (n == 1) {
         FN(one)(y[0], panel, x[0], nb);

@@ -204,7 +204,8 @@ end
 
 function T.test_sizes_default()
   local p = lib.plan("tiny-mixtral", "avx2-desktop")
-  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8, tier = plan_tier.RAM })
+  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8, tier = plan_tier.RAM,
+    load_map = 1 })
   eq(lib.plan("mixtral", "avx2-desktop").size.ctx, 4096)
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32" }).size.kv, "f32")
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32", "kv=f16" }).size.kv, "f16")
@@ -216,6 +217,15 @@ function T.test_sizes_default()
   local p2 = lib.plan("tiny-mixtral", "avx2-desktop", { "ctx=100" })
   eq({ p2.size.ctx, p2.size.batch, p2.size.logit_rows }, { 100, 100, 32 })
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "batch=5" }).size.logit_rows, 5)
+end
+
+-- Weights stay in their file's pages where nothing else needs them in memory of its own.
+function T.test_load()
+  local function load_map(...) return lib.plan(...).size.load_map end
+  eq(load_map("tiny-mixtral", "avx2-desktop", { "load=map" }), 1)
+  eq(load_map("tiny-mixtral", "avx2-desktop", { "load=copy" }), 0)
+  eq(load_map("mixtral", "avx2-desktop", { "experts_ram=30" }), 0)
+  eq(load_map("tiny-mixtral", "h200"), 0)
 end
 
 -- Slots are dealt to sets in runs of layers; the left-over ones go to the first sets.
