@@ -8,6 +8,7 @@
 #include "device.h"
 #include "device_cache.h"
 #include "cuda/args.h"
+#include "cuda/list.h"
 
 #include <omp.h>
 #include <string.h>
@@ -23,44 +24,11 @@ enum {
     FF_BLOCKS = IG_FF_PAD / IG_QBLOCK
 };
 
-/* name, threads, shared memory beyond its own: of one row, then of a batch. */
-#if IG_XC
-#define PLACE_KERNEL(X) X(place, IG_PLACE_THREADS, 0)
-#else
-#define PLACE_KERNEL(X)
-#endif
-#define STEP_KERNELS(X) \
-    PLACE_KERNEL(X) \
-    X(embed, IG_ROW_THREADS, 0) \
-    X(qkv, IG_PANEL_THREADS, 0) \
-    X(attn, ATTN_THREADS, ATTN_SHARED) \
-    X(attn_out, IG_PANEL_THREADS, 0) \
-    X(router, IG_PANEL_THREADS, 0) \
-    X(gate_up, IG_GATE_UP_THREADS, 0) \
-    X(down, DOWN_THREADS, 0) \
-    X(norm, IG_ROW_THREADS, 0) \
-    X(output, IG_PANEL_THREADS, 0)
-#define BATCH_KERNELS(X) \
-    X(embed, IG_ROW_THREADS, 0) \
-    X(norm, IG_ROW_THREADS, 0) \
-    X(qkv, IG_PANEL_THREADS, 0) \
-    X(store_kv, IG_PANEL_THREADS, 0) \
-    X(attn, ATTN_THREADS, ATTN_SHARED) \
-    X(quantize, IG_ROW_THREADS, 0) \
-    X(attn_out, IG_PANEL_THREADS, 0) \
-    X(router, IG_PANEL_THREADS, 0) \
-    X(topk, IG_TOPK_THREADS, 0) \
-    X(group, IG_GROUP_THREADS, 0) \
-    X(gate_up, IG_GATE_UP_THREADS, 0) \
-    X(down, IG_PANEL_THREADS, 0) \
-    X(combine, IG_ROW_THREADS, 0) \
-    X(output, IG_PANEL_THREADS, 0)
-
 #define X(name, threads, shared) STEP_##name,
-enum { STEP_KERNELS(X) N_STEP };
+enum { IG_STEP_KERNELS(X) N_STEP };
 #undef X
 #define X(name, threads, shared) BATCH_##name,
-enum { BATCH_KERNELS(X) N_BATCH };
+enum { IG_BATCH_KERNELS(X) N_BATCH };
 #undef X
 
 struct named_kernel {
@@ -68,8 +36,8 @@ struct named_kernel {
     struct ig_kernel k;
 };
 #define X(id, t, s) { "ig_" #id, { .threads = (t), .shared = (s) } },
-static struct named_kernel of_step[N_STEP] = { STEP_KERNELS(X) };
-static struct named_kernel of_batch[N_BATCH] = { BATCH_KERNELS(X) };
+static struct named_kernel of_step[N_STEP] = { IG_STEP_KERNELS(X) };
+static struct named_kernel of_batch[N_BATCH] = { IG_BATCH_KERNELS(X) };
 #undef X
 
 /* What the host and the device share, in pinned memory: the batch, the logits, and
@@ -451,7 +419,7 @@ enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why)
         ig_step_close(e);
         return err;
     }
-    /* The kernels find a KV block by its number: the table says the same (kernels/cuda/attn.cu). */
+    /* The kernels find a KV block by its number: the table says the same (kernels/cuda/kv.h). */
     for (int s = 0; s < IG_N_SEQ; s++)
         for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
             IG_ASSERT(e->kv_table[s][i] == (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i);

@@ -6,6 +6,7 @@
 #include "device.h"
 #include "emulate_run.h"
 #include "cuda/args.h"
+#include "cuda/list.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -13,19 +14,11 @@
 
 typedef void kernel_fn(const struct ig_args a);
 
-#if IG_XC
-#define PLACE(X) X(place)
-#else
-#define PLACE(X)
-#endif
-#define STEP(X) PLACE(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output)
-#define BATCH(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output) \
-    X(store_kv) X(quantize) X(topk) X(group) X(combine)
-#define X(name) void ig_##name##_rows1(const struct ig_args a);
-STEP(X)
+#define X(name, threads, shared) void ig_##name##_rows1(const struct ig_args a);
+IG_STEP_KERNELS(X)
 #undef X
-#define X(name) void ig_##name##_rows8(const struct ig_args a);
-BATCH(X)
+#define X(name, threads, shared) void ig_##name##_rows8(const struct ig_args a);
+IG_BATCH_KERNELS(X)
 #undef X
 
 static const struct named {
@@ -33,11 +26,11 @@ static const struct named {
     int image;
     kernel_fn *fn;
 } kernels[] = {
-#define X(id) { "ig_" #id, IG_IMAGE_STEP, ig_##id##_rows1 },
-    STEP(X)
+#define X(id, threads, shared) { "ig_" #id, IG_IMAGE_STEP, ig_##id##_rows1 },
+    IG_STEP_KERNELS(X)
 #undef X
-#define X(id) { "ig_" #id, IG_IMAGE_BATCH, ig_##id##_rows8 },
-    BATCH(X)
+#define X(id, threads, shared) { "ig_" #id, IG_IMAGE_BATCH, ig_##id##_rows8 },
+    IG_BATCH_KERNELS(X)
 #undef X
 };
 enum { N_KERNEL = sizeof kernels / sizeof *kernels, MOST_NODE = 4096 };

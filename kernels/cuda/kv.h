@@ -1,0 +1,160 @@
+/* kv.h -- the KV cache on a device, and how a head of q, k or v becomes what it holds and meets.
+ *
+ * A block of 64 positions and one KV head: K [hd][64], then V [64][hd].
+ */
+#ifndef IG_CUDA_KV_H
+#define IG_CUDA_KV_H
+
+#include "args.h"
+#include "row.h"
+
+enum {
+    KV_ELEM = KV_FMT == IG_F32 ? 4 : 2,
+    KV_BYTES = 2 * KB * HEAD_DIM * KV_ELEM, /* of one block and head */
+    K_BUNCH = HEAD_DIM % 16 == 0 ? 16 : HEAD_DIM % 8 == 0 ? 8 : 2, /* dimensions of K at once */
+    K_DEPTH = KV_FMT == IG_F32 ? 1 : 2 /* bunches in flight */
+};
+
+/* An element of the cache, and two neighbours of a dimension of K as they were loaded. */
+#if KV_FMT == 0
+typedef float kv_elem;
+typedef ig_f2 kv_pair;
+#else
+typedef unsigned short kv_elem;
+typedef unsigned kv_pair;
+#endif
+
+IG_FN float kv_float(kv_elem e)
+{
+#if KV_FMT == 0
+    return e;
+#else
+    return ig_half(e);
+#endif
+}
+IG_FN kv_elem kv_round(float x)
+{
+#if KV_FMT == 0
+    return x;
+#else
+    return ig_to_half(x);
+#endif
+}
+
+/* K [hd][64] of a position's block; V [64][hd] follows. */
+IG_FN unsigned char *kv_block(const struct ig_args *a, int seq, int block, int kv_head)
+{
+    const size_t i = (size_t)(seq * N_SEQ_BLOCK + block) * N_HEAD_KV + (size_t)kv_head;
+    return a->kv + i * KV_BYTES;
+}
+
+/* A head of q or k and how it becomes what is scored: norm, clip, rotation. */
+struct turn {
+    const float *x, *norm, *cs; /* [HEAD_DIM]; norm NULL: none; cos, sin pairs [ROPE_DIM / 2] */
+    float scale;                /* of the norm */
+};
+IG_FN float clipped(float x)
+{
+    if (QKV_CLIP <= 0.0f) return x;
+    x = x > QKV_CLIP ? QKV_CLIP : x;
+    return x < -QKV_CLIP ? -QKV_CLIP : x;
+}
+IG_FN float unturned(const struct turn *t, int d)
+{
+    const float x = t->x[d];
+    return clipped((QK_NORM_HEAD || QK_NORM_FULL) && t->norm ? x * t->scale * t->norm[d] : x);
+}
+IG_FN float turned(const struct turn *t, int d)
+{
+    if (d >= ROPE_DIM) return unturned(t, d);
+    const int i = d % (ROPE_DIM / 2);
+    const float x0 = unturned(t, i), x1 = unturned(t, i + ROPE_DIM / 2);
+    const float c = t->cs[2 * i], s = t->cs[2 * i + 1];
+    return d < ROPE_DIM / 2 ? fmaf(x0, c, -(x1 * s)) : fmaf(x1, c, x0 * s);
+}
+
+/* A row's head of q or of k; the scale of its norm is not there yet. */
+IG_FN struct turn q_head(const struct ig_args *a, int row, int turn, int head)
+{
+    const size_t at = QK_NORM_FULL ? (size_t)head * HEAD_DIM : 0;
+    const struct turn t = { a->q + (size_t)row * Q_STRIDE + (size_t)head * HEAD_DIM,
+                            a->q_norm ? a->q_norm + at : NULL, a->rope + (size_t)turn * ROPE_DIM, 1.0f };
+    return t;
+}
+IG_FN struct turn k_head(const struct ig_args *a, int row, int turn, int kv_head)
+{
+    const size_t at = QK_NORM_FULL ? (size_t)kv_head * HEAD_DIM : 0;
+    const struct turn t = { a->k + (size_t)row * KV_STRIDE + (size_t)kv_head * HEAD_DIM,
+                            a->k_norm ? a->k_norm + at : NULL, a->rope + (size_t)turn * ROPE_DIM, 1.0f };
+    return t;
+}
+/* The norm's scale over a head, or over the row's `n` values: one warp. */
+IG_FN float turn_scale(const float *row, const struct turn *t, int n)
+{
+    return QK_NORM_FULL ? rms_scale(row, n) : rms_scale(t->x, HEAD_DIM);
+}
+
+/* Dimension d of a row's new V, rounded as the cache holds it. */
+IG_FN kv_elem new_v(const struct ig_args *a, int row, int kv_head, int d)
+{
+    return kv_round(clipped(a->v[(size_t)row * KV_STRIDE + (size_t)(kv_head * HEAD_DIM + d)]));
+}
+IG_FN void store_k(const struct ig_args *a, int seq, int pos, int kv_head, int d, kv_elem e)
+{
+    ((kv_elem *)(void *)kv_block(a, seq, pos / KB, kv_head))[d * KB + pos % KB] = e;
+}
+IG_FN void store_v(const struct ig_args *a, int seq, int pos, int kv_head, int d, kv_elem e)
+{
+    ((kv_elem *)(void *)kv_block(a, seq, pos / KB, kv_head))[(KB + pos % KB) * HEAD_DIM + d] = e;
+}
+IG_FN kv_pair load_k(const kv_elem *k)
+{
+#if KV_FMT == 0
+    unsigned x, y;
+    kv_pair p;
+    ig_load8(&x, &y, k);
+    p.x = ig_bits(x);
+    p.y = ig_bits(y);
+    return p;
+#else
+    return ig_load4(k);
+#endif
+}
+IG_FN float k_float(kv_pair p, int i)
+{
+#if KV_FMT == 0
+    return i ? p.y : p.x;
+#else
+    return ig_half(i ? p >> 16 : p & 0xffffu);
+#endif
+}
+
+/* The same element twice. */
+IG_FN kv_pair k_twice(kv_elem e)
+{
+#if KV_FMT == 0
+    const kv_pair p = { e, e };
+    return p;
+#else
+    return e | (unsigned)e << 16;
+#endif
+}
+/* p with element i of it from `other`; i < 0: p. */
+IG_FN kv_pair k_replace(kv_pair p, kv_pair other, int i)
+{
+#if KV_FMT == 0
+    if (i == 0) p.x = other.x;
+    if (i == 1) p.y = other.y;
+    return p;
+#else
+    const unsigned mask = i == 0 ? 0xffffu : i == 1 ? 0xffff0000u : 0;
+    return (p & ~mask) | (other & mask);
+#endif
+}
+
+IG_FN void load_bunch(kv_pair *k, const kv_elem *base, int d0)
+{
+    UNROLL for (int u = 0; u < K_BUNCH; u++) k[u] = load_k(base + (d0 + u) * KB);
+}
+
+#endif
