@@ -59,7 +59,8 @@ end
 local function buffers(m, size, mem, layout, device)
   local bytes = {}
   for _, r in ipairs(mem.regions) do bytes[r.name] = r.bytes end
-  bytes.DATA = device.cached and layout.resident_bytes or layout.data_bytes -- whatever part of it RAM has
+  -- Whatever part of it RAM has; where both are one memory, none beside RAM's.
+  bytes.DATA = device.mapped > 0 and 0 or device.cached and layout.resident_bytes or layout.data_bytes
   local rows, picked = size.batch, size.batch * m.n_expert_used
   local slices = m.head_dim // device.attn_slice
   local list = {}
@@ -151,6 +152,15 @@ local function refusals(m, hw)
   return reasons
 end
 
+-- One memory holds the weights once: what does not fit has no other place.
+local function not_unified(device, opts)
+  if device.mapped == 0 then return nil end
+  if opts.vram_ways then return "--set: vram_ways: want a GPU with memory of its own, got a unified one" end
+  local need = device.mapped + device.bytes
+  return need > device.usable and ("memory: want at most %s (unified: RAM is the GPU's), got %s: weights %s, KV and work %s")
+    :format(num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes)) or nil
+end
+
 --- @param m       table  a checked model
 --- @param hw      table  a checked profile with a GPU
 --- @param formats table  of gen/formats.lua
@@ -162,13 +172,18 @@ end
 --- @return table? device, table? cache   (the cache too when everything is resident: what it would be)
 function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local mem = arena
-  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0 }
+  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
+                   mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
-  local cache, why
+  local cache, why = nil, not_unified(device, opts)
+  if why then
+    reasons[#reasons + 1] = why
+    return nil
+  end
   -- Ways that were asked for are a cache even where all experts would fit.
-  if device.bytes > device.usable or opts.vram_ways then
+  if device.bytes + device.mapped > device.usable or opts.vram_ways then
     device.cached = true
     device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
     mem = { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes }

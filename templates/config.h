@@ -114,6 +114,7 @@ enum {
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_DEVICE        $on_device /* 1: a device does the work, or the CPU where there is none */
+#define IG_UNIFIED       $on_unified /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            $on_cache /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      ${kernels.need_cpu}u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     $mem_bw

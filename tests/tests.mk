@@ -79,7 +79,9 @@ ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-
 GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
 GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx gpt-oss,$(if $(call golden_of,$g),$g))
-GPU_ENGINES := $(GPU_GOLDENS) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%) $(XC)
+GPU_ENGINES := $(GPU_GOLDENS) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%) unified $(XC)
+ENGINE_unified      := tests/golden/mixtral
+GPU_HW_unified      := tests/fixture/unified.lua
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
@@ -129,13 +131,23 @@ engine-%:
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
 	@$(PARALLEL) ID=test/t-$* build >/dev/null
 gpu-engine-%:
-	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(GPU_HW) --out out/test --set id=gpu-$* \
+	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(or $(GPU_HW_$*),$(GPU_HW)) --out out/test --set id=gpu-$* \
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null 2>&1
 	@$(PARALLEL) ID=test/gpu-$* build >/dev/null
 
+# A driver that is too old, one with other troubles, a program that takes the device's memory.
+TROUBLES := $(addprefix out/test/troubles/,libcuda.so.1 driver.so hog)
+out/test/troubles/libcuda.so.1: TROUBLE := -shared -fPIC -DALONE
+out/test/troubles/driver.so: TROUBLE := -shared -fPIC
+out/test/troubles/libcuda.so.1 out/test/troubles/driver.so: tests/cuda/driver.c
+out/test/troubles/hog: tests/cuda/hog.c
+$(TROUBLES):
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -O2 $(WARN) $(TROUBLE) -o $@ $< -ldl
+
 # On a machine with the GPU of GPU_HW; with EMULATE=1 on any.
 .PHONY: test-gpu gpu-engine-%
-test-gpu: $(GPU_ENGINES:%=gpu-engine-%)
+test-gpu: $(GPU_ENGINES:%=gpu-engine-%) $(TROUBLES)
 	@FLAVOR=$(FLAVOR) tests/gpu.sh $(GPU_ENGINES)
 # The same and bench shapes as one folder for a machine that has a GPU and little else.
 ENGINE_qwen3-q4_0  := models/qwen3-30b-a3b.lua quant=q4_0 ctx=2048
@@ -145,15 +157,15 @@ ENGINE_gpt-oss-20b := models/gpt-oss-20b.lua ctx=2048
 ENGINE_mixtral-8x7b-q4_0 := models/mixtral.lua quant=q4_0 ctx=2048
 GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0
 .PHONY: gpu-bundle
-gpu-bundle: $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
+gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
 	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is.
-EMULATED := odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) $(XC)
+EMULATED := odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
 	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
-	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral; fi
+	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
 
 SUB := $(MAKE) --no-print-directory
 test: setup
@@ -184,6 +196,7 @@ test-list:
 	   for f in $(FACTS); do echo "out/test/t-$$f/facts_test"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \
+	   if [ -f $(CUDA)/include/nvrtc.h ]; then echo "tests/gpu.sh xc-mixtral"; fi; \
 	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=7 SHORT=20 tests/gpu.sh $(EMULATED)"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
 	 } >out/tests/list

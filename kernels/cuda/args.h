@@ -48,6 +48,8 @@ struct ig_places {
     uint64_t at[IG_MOST_USED];           /* bytes from slot 0 to the expert's slot */
     int64_t shift[IG_MOST_USED];         /* from the slot's address to the expert's in host memory, which
                                             the slot is to be filled from; 0: it is there */
+    uint64_t ready[IG_MOST_USED];        /* with a slowed link: when it has delivered the expert; 0: no wait */
+    uint64_t link_free;                  /* and has nothing left to do */
 };
 
 /* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
@@ -64,6 +66,7 @@ struct ig_xcache {
     const unsigned char *slots;          /* slot 0; a layer's ways, then the next's */
     const unsigned char *host;           /* this layer's experts, in mapped host memory */
     uint64_t reach;                      /* bytes of them that are mapped */
+    uint64_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
     /* mapped host memory: what the CPU is asked for and what it answers */
     const int32_t *host_split;
     int32_t *asked;                      /* of this layer: n, ranks[k], experts[k] */

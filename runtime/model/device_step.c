@@ -55,6 +55,7 @@ struct shared {
 
 static struct shared *shared, *shared_seen; /* the host's address of it, the device's */
 static struct ig_args args;
+static const unsigned char *weights; /* where the device reads them */
 static int shown_row; /* of the batch: what row 0 on the device is */
 
 static struct ig_dmat matrix(const unsigned char *data, const struct ig_mat *m)
@@ -73,10 +74,9 @@ static struct ig_rows rows_at(int32_t *p)
 }
 
 /* Everything that is the same in all layers and batches. */
-static void fill_args(unsigned char *mem, struct shared *seen)
+static void fill_args(unsigned char *mem, const unsigned char *data, struct shared *seen)
 {
 #define AT(NAME, type) ((type *)(void *)(mem + IG_VRAM_##NAME##_OFF))
-    const unsigned char *data = mem + IG_VRAM_DATA_OFF;
     int32_t *const expert = AT(TOPK, int32_t), *const force = AT(FORCED, int32_t);
     args = (struct ig_args){
         .host = { seen->token, seen->pos, seen->seq, seen->turn, seen->want },
@@ -110,7 +110,7 @@ static void layer_args(const struct ig_engine *e, int layer)
 {
     const struct ig_layer *l = &ig_layers[layer];
     unsigned char *mem = ig_device_mem(e->device);
-    const unsigned char *data = mem + IG_VRAM_DATA_OFF;
+    const unsigned char *data = weights;
     const uint64_t layer_kv =
         (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_BLOCK * IG_HEAD_DIM * KV_ELEM;
     args.window = (int32_t)l->window;
@@ -372,7 +372,7 @@ static void row_by_row(struct ig_engine *e)
 void ig_step_forward(struct ig_engine *e)
 {
 #if IG_XC
-    if (e->batch->n < IG_STREAM_ROWS || !ig_stream_fits()) {
+    if (e->batch->n < IG_STREAM_ROWS || !ig_stream_fits(e)) {
         row_by_row(e);
         return;
     }
@@ -407,10 +407,38 @@ static enum ig_err find_kernels(struct ig_engine *e, struct ig_why *why)
     return err;
 }
 
-enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why)
+/* The plan's bytes, or with --vram no more than that: fewer slots where there are any. */
+static enum ig_err size_arena(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+{
+    e->vram = IG_VRAM_BYTES;
+#if IG_XC
+    return ig_cache_size(e, o->vram, why);
+#else
+    if (o->vram == 0 || o->vram >= e->vram) return IG_OK;
+    return ig_fail(why, IG_NO_MEM,
+                   "device: --vram: want %llu bytes or more, got %llu; the plan has all experts there (build.lua --set "
+                   "vram=BYTES makes one with a cache)", (unsigned long long)e->vram, (unsigned long long)o->vram);
+#endif
+}
+
+/* In the device's memory, or in memory that is its own and the CPU's. */
+static enum ig_err place_weights(struct ig_engine *e, struct ig_why *why)
 {
     void *seen = NULL;
-    enum ig_err err = ig_device_open(&e->device, IG_DEVICE_ARCH, IG_VRAM_BYTES, why);
+    weights = ig_device_mem(e->device) + IG_VRAM_DATA_OFF;
+    if (!IG_UNIFIED) return IG_OK;
+    e->mapped = ig_device_pin(e->device, IG_DATA_BYTES, &seen);
+    weights = seen;
+    return e->mapped ? IG_OK
+                     : ig_fail(why, IG_NO_MEM, "device: cannot map the weights' %llu MiB of memory",
+                               (unsigned long long)IG_DATA_BYTES >> 20);
+}
+
+enum ig_err ig_step_open(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+{
+    void *seen = NULL;
+    enum ig_err err = size_arena(e, o, why);
+    if (err == IG_OK) err = ig_device_open(&e->device, IG_DEVICE_ARCH, e->vram, why);
     if (err != IG_OK) return err;
     err = find_kernels(e, why);
     if (err == IG_OK && !(shared = ig_device_pin(e->device, sizeof *shared, &seen)))
@@ -424,9 +452,14 @@ enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why)
         for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
             IG_ASSERT(e->kv_table[s][i] == (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i);
     shared_seen = seen;
-    fill_args(ig_device_mem(e->device), seen);
-    const uint64_t work = IG_VRAM_DATA_OFF + (IG_XC ? IG_RESIDENT_BYTES : IG_DATA_BYTES);
-    ig_device_fill(e->device, work, poison ? 0xff : 0, IG_VRAM_BYTES - work);
+    err = place_weights(e, why);
+    if (err != IG_OK) {
+        ig_step_close(e);
+        return err;
+    }
+    fill_args(ig_device_mem(e->device), weights, seen);
+    const uint64_t work = IG_VRAM_DATA_OFF + IG_VRAM_DATA_BYTES;
+    ig_device_fill(e->device, work, o->poison ? 0xff : 0, e->vram - work);
     ig_device_fill(e->device, IG_VRAM_ARRIVED_OFF, 0, IG_VRAM_ARRIVED_BYTES);
 #if IG_XC
     err = ig_cache_open(e, why);
@@ -452,6 +485,8 @@ void ig_step_close(struct ig_engine *e)
 {
     if (!e->device) return;
     if (shared) ig_device_unpin(e->device, shared);
+    if (e->mapped) ig_device_unpin(e->device, e->mapped);
+    e->mapped = NULL;
 #if IG_XC
     ig_cache_close(e);
 #endif

@@ -137,6 +137,7 @@ void ig_device_close(struct ig_device *d)
 }
 
 const char *ig_device_name(const struct ig_device *d) { return (void)d, "emulated"; }
+double ig_device_link(struct ig_device *d) { return (void)d, 0.0; }
 uint64_t ig_device_used(const struct ig_device *d) { return (void)d, 0; }
 unsigned char *ig_device_mem(const struct ig_device *d) { return d->mem; }
 
@@ -221,6 +222,7 @@ void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t b
     ig_device_wait(d);
     memcpy(dst, host, bytes);
 }
+void ig_device_slow(struct ig_device *d, uint64_t bw) { (void)d, (void)bw; }
 void ig_device_filled(struct ig_device *d, int slot) { (void)d, (void)slot; }
 void ig_device_free(struct ig_device *d, int slot) { (void)d, (void)slot; }
 void ig_device_record(struct ig_device *d) { d->recording = 1; }
