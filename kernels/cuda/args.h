@@ -88,6 +88,10 @@ struct ig_args {
     /* buffers, as in docs/ARCHITECTURE.md */
     float *x, *xn, *q, *k, *v, *ao, *rl, *h, *ln, *logits, *part, *y;
     struct ig_xq *xq, *aoq, *hq, *lnq;
+    /* of latent attention, where q is the query's latent (or its heads) and k latent and key: heads' queries,
+     * queries in the latent space, results there; the query's latent as int8 blocks */
+    float *qh, *ql, *al;
+    struct ig_xq *qaq;
     const float *rope;
     unsigned char *kv;        /* of this layer: [block][kv head]{K, V} */
     int32_t *expert;          /* [R][k] chosen experts, rank by rank */
@@ -103,6 +107,8 @@ struct ig_args {
     /* this layer */
     const float *mixer_norm, *ffn_norm, *mixer_norm_bias, *ffn_norm_bias;
     const float *q_norm, *k_norm, *sinks, *route_bias, *shared_gate; /* NULL: none */
+    const float *q_a_norm, *kv_a_norm;
+    struct ig_dmat mq_b, mk_b, mv_b;
     struct ig_dmat mq, mk, mv, mo, router, gate, up, down, dense_gate, dense_up, dense_down;
     int32_t layer;
     uint64_t expert_stride;

@@ -10,7 +10,7 @@
  */
 #include "fold.h"
 
-#if ROWS > 1
+#if KV_STORED && !KV_LORA
 /* A batch's rows see each other: all K and V are stored before anyone reads. */
 IG_KERNEL(ig_store_kv, PANEL_THREADS, 4)
 {
@@ -21,8 +21,8 @@ IG_KERNEL(ig_store_kv, PANEL_THREADS, 4)
     if ((QK_NORM_HEAD || QK_NORM_FULL) && k.norm)
         k.scale = turn_scale(a.k + (size_t)row * KV_STRIDE, &k, KV_DIM); /* every warp for itself */
     for (int d = (int)threadIdx.x; d < HEAD_DIM; d += PANEL_THREADS) {
-        store_k(&a, seq, pos, kv_head, d, kv_round(turned(&k, d)));
-        store_v(&a, seq, pos, kv_head, d, new_v(&a, row, kv_head, d));
+        const float v = clipped(a.v[(size_t)row * KV_STRIDE + (size_t)(kv_head * HEAD_DIM + d)]);
+        store_pair(&a, seq, pos, kv_head, d, turned(&k, d), v);
     }
 }
 #endif
@@ -85,7 +85,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     const int block = (int)threadIdx.x / 32, lane = (int)threadIdx.x & 31;
     kv_pair k[K_DEPTH][K_BUNCH];
 
-#if ROWS > 1
+#if KV_STORED
     ig_after_previous();
 #endif
     const struct work w = work_here(&a);
@@ -95,28 +95,39 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     const int active = in && hi > 0 && lo < KB;
     const int lo_block = w.from > first ? (w.from - first) / KB : 0;
     const int hi_block = LEAST(SPAN_BLOCKS, DIV_UP(w.to - first, KB));
-    const kv_elem *base =
-        (const kv_elem *)(const void *)kv_block(&a, w.seq, w.span * SPAN_BLOCKS + block, w.kv_head) +
-        2 * lane;
+    const unsigned char *const keys = kv_block(&a, w.seq, w.span * SPAN_BLOCKS + block, w.kv_head);
+    const kv_elem *const base = (const kv_elem *)(const void *)keys + 2 * lane;
 
     /* What the cache holds since earlier steps is asked for before this step's q, k and v are
      * there: two kernels back everything is finished. */
-    if (in) fetch_v(&a, &w, vs, ROWS == 1 ? w.pos : w.to);
+    if (in) fetch_v(&a, &w, vs, KV_STORED ? w.to : w.pos);
     UNROLL for (int i = 0; i < K_DEPTH; i++)
-        if (active && i * K_BUNCH < HEAD_DIM) load_bunch(k[i], base, i * K_BUNCH);
-#if ROWS == 1
+        if (!KV_Q8 && active && i * K_BUNCH < HEAD_DIM) load_bunch(k[i], base, i * K_BUNCH);
+#if !KV_STORED
     ig_after_previous();
 #endif
     if (!in) return;
 
-    const int fresh = ROWS == 1 && w.span == w.last_span;
+    const int fresh = !KV_STORED && w.span == w.last_span;
     take_row(&a, &w, qs, kn, vs, fresh);
     __syncthreads();
+#if KV_Q8
+    IG_SHARED struct ig_xq qx[ATTN_HEADS][HEAD_BLOCKS];
+    for (int i = block; i < ATTN_HEADS * HEAD_BLOCKS; i += SPAN_BLOCKS)
+        quantize_warp(&qx[i / HEAD_BLOCKS][i % HEAD_BLOCKS], qs[i % HEAD_BLOCKS * QB + lane][i / HEAD_BLOCKS]);
+    __syncthreads();
+#endif
 
     float s[ATTN_HEADS][2];
     if (active) {
         const int new_here = fresh && (w.pos - first) / KB == block;
+#if KV_Q8
+        (void)new_here;
+        (void)base;
+        score_q8(s, keys, qx);
+#else
         score(s, k, base, qs, kn, new_here, w.pos % KB / 2 == lane ? w.pos % 2 : -1);
+#endif
         UNROLL for (int h = 0; h < ATTN_HEADS; h++)
         {
             float most = -INFINITY;
@@ -159,7 +170,11 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     }
     float o = 0.0f;
     const int h = t / ATTN_SLICE, d = t % ATTN_SLICE, sums = h < ATTN_HEADS;
-    if (sums) o = sum_v(&f, ps[h], vs + d, h, lo_block, hi_block, w.from - first, w.to - first);
+    const struct column column = {
+        vs + d, kv_block(&a, w.seq, w.span * SPAN_BLOCKS, w.kv_head) + KV_PART + (size_t)((w.d0 + d) / QB) * V_BLOCK,
+        (w.d0 + d) % QB
+    };
+    if (sums) o = sum_v(&f, ps[h], &column, h, lo_block, hi_block, w.from - first, w.to - first);
     __syncthreads();
     if (sums && alone) put_output(&a, &w, h, d, finished(&a, w.head + h, f.m[h], f.l[h], o));
     if (sums && !alone) part_at(&a, &w, h, w.span)[2 + d] = o;

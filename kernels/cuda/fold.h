@@ -10,7 +10,7 @@
 enum {
     ATTN_THREADS = SPAN_BLOCKS * 32, /* a warp a KV block */
     SPAN = SPAN_BLOCKS * KB,
-    SLICES = HEAD_DIM / ATTN_SLICE,
+    SLICES = (KV_LORA ? KV_LORA : HEAD_DIM) / ATTN_SLICE, /* the turned key has no value */
     HEAD_SETS = N_HEAD / ATTN_HEADS,
     PART = 2 + ATTN_SLICE /* m, l, o */
 };
@@ -40,9 +40,10 @@ IG_FN struct work work_here(const struct ig_args *a)
     return w;
 }
 
-/* The slice of V of the span's positions below `stop`, into vs[SPAN][ATTN_SLICE]. */
+/* The slice of V of the span's positions below `stop`, into vs[SPAN][ATTN_SLICE]; of Q8_0 it is read where it is. */
 IG_FN void fetch_v(const struct ig_args *a, const struct work *w, kv_elem *vs, int stop)
 {
+    if (KV_Q8) return;
     enum { UNIT = ATTN_SLICE * KV_ELEM % 16 == 0 && HEAD_DIM * KV_ELEM % 16 == 0 ? 16 : 4,
            UNITS = ATTN_SLICE * KV_ELEM / UNIT };
     const int first = w->span * SPAN, n = LEAST(SPAN, stop - first);
@@ -83,6 +84,36 @@ IG_FN void score(float (*s)[2], kv_pair (*k)[K_BUNCH], const kv_elem *base,
         if (d0 + K_DEPTH * K_BUNCH < HEAD_DIM) load_bunch(now, base, d0 + K_DEPTH * K_BUNCH);
     }
 }
+
+#if KV_Q8
+/* The same of int8 blocks, in the order of a panel's sums. */
+IG_FN void score_q8(float (*s)[2], const unsigned char *k, struct ig_xq (*qx)[HEAD_BLOCKS])
+{
+    const int lane = (int)threadIdx.x & 31, row = 2 * (lane % 8);
+    UNROLL for (int h = 0; h < ATTN_HEADS; h++)
+    {
+        float part[2][8] = { { 0.0f }, { 0.0f } };
+        UNROLL for (int b = 0; b < HEAD_BLOCKS; b++)
+        {
+            const unsigned char *t = k + (size_t)(lane / 8 * HEAD_BLOCKS + b) * IG_KV_TILE;
+            const unsigned d = ig_load4(t + 2 * row);
+            int sum[2] = { 0, 0 };
+            UNROLL for (int i = 0; i < QB / 4; i++)
+            {
+                unsigned w0, w1;
+                const int x = *(const int *)(const void *)(qx[h][b].q + 4 * i);
+                ig_load8(&w0, &w1, t + QB + 64 * i + 4 * row);
+                sum[0] = ig_dot4(w0, x, sum[0]);
+                sum[1] = ig_dot4(w1, x, sum[1]);
+            }
+            UNROLL for (int i = 0; i < 2; i++)
+                part[i][b % 8] = fmaf(ig_half(i ? d >> 16 : d & 0xffffu) * qx[h][b].d,
+                                      (float)(sum[i] - 128 * qx[h][b].sum), part[i][b % 8]);
+        }
+        UNROLL for (int i = 0; i < 2; i++) s[h][i] = ig_tree8(part[i]);
+    }
+}
+#endif
 
 struct fold { /* of one span, in shared memory */
     float max[ATTN_HEADS][SPAN_BLOCKS];   /* of a KV block, then running */
@@ -129,25 +160,38 @@ IG_FN void exponentials(struct fold *f, float (*ps)[SPAN], float (*s)[2], int lo
     }
 }
 
+/* One dimension of a span's V: in shared memory, or of Q8_0 in the cache (`memory`: the block of it in the
+ * span's first position). */
+struct column {
+    const kv_elem *shared;
+    const unsigned char *memory;
+    int d; /* in its block of 32 */
+};
+IG_FN float v_value(const struct column *v, int block, int j)
+{
+    if (!KV_Q8) return kv_float(v->shared[(block * KB + j) * ATTN_SLICE]);
+    const unsigned char *p = v->memory + (size_t)block * N_HEAD_KV * KV_BYTES + (size_t)(j * HEAD_BLOCKS) * V_BLOCK;
+    return ig_half(ig_load2(p)) * (float)(signed char)ig_load1(p + 2 + v->d);
+}
+
 /* o of one head and dimension: blocks [lo_block, hi_block) of the span, positions [from, to). */
-IG_FN float sum_v(const struct fold *f, const float *ps, const kv_elem *v, int h, int lo_block,
+IG_FN float sum_v(const struct fold *f, const float *ps, const struct column *v, int h, int lo_block,
                   int hi_block, int from, int to)
 {
     float o = 0.0f;
     for (int b = lo_block; b < hi_block; b++) {
         const float *p = ps + b * KB;
-        const kv_elem *vb = v + b * KB * ATTN_SLICE;
         const int lo = from > b * KB ? from - b * KB : 0, hi = LEAST(to - b * KB, KB);
         int j = lo;
         o *= f->scale[h][b];
         if (lo == 0 && hi == KB) {
-            UNROLL for (j = 0; j < KB; j++) o = fmaf(p[j], kv_float(vb[j * ATTN_SLICE]), o);
+            UNROLL for (j = 0; j < KB; j++) o = fmaf(p[j], v_value(v, b, j), o);
         }
         for (; j + 8 <= hi; j += 8) {
             UNROLL for (int u = 0; u < 8; u++)
-                o = fmaf(p[j + u], kv_float(vb[(j + u) * ATTN_SLICE]), o);
+                o = fmaf(p[j + u], v_value(v, b, j + u), o);
         }
-        for (; j < hi; j++) o = fmaf(p[j], kv_float(vb[j * ATTN_SLICE]), o);
+        for (; j < hi; j++) o = fmaf(p[j], v_value(v, b, j), o);
     }
     return o;
 }
@@ -208,9 +252,13 @@ IG_FN int last_here(const struct ig_args *a, const struct work *w)
 IG_FN void put_output(const struct ig_args *a, const struct work *w, int h, int d, float o)
 {
     const int at = (w->head + h) * HEAD_DIM + w->d0 + d;
-    if (ATTN_SLICE % QB == 0 && ANY_BLOCK(FMT_O))
+    if (KV_LORA) {
+        a->al[(size_t)w->row * Q_DIM + (size_t)at] = o;
+        return;
+    }
+    if (OUT_BLOCKS && ANY_BLOCK(FMT_O))
         quantize_warp(a->aoq + (size_t)w->row * (Q_DIM / QB) + at / QB, o);
-    if (ATTN_SLICE % QB != 0 || ANY_FLOAT(FMT_O)) a->ao[(size_t)w->row * Q_DIM + (size_t)at] = o;
+    if (!OUT_BLOCKS || ANY_FLOAT(FMT_O)) a->ao[(size_t)w->row * Q_DIM + (size_t)at] = o;
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* kv.h -- the KV cache on a device, and how a head of q, k or v becomes what it holds and meets.
  *
- * A block of 64 positions and one KV head: K [hd][64], then V [64][hd].
+ * A block of 64 positions and one KV head: K [hd][64], then V [64][hd]; of Q8_0, kernels.h says what.
  */
 #ifndef IG_CUDA_KV_H
 #define IG_CUDA_KV_H
@@ -9,19 +9,45 @@
 #include "row.h"
 
 enum {
-    KV_ELEM = KV_FMT == IG_F32 ? 4 : 2,
-    KV_BYTES = 2 * KB * HEAD_DIM * KV_ELEM, /* of one block and head */
+    KV_ELEM = KV_Q8 ? 1 : KV_FMT == IG_F32 ? 4 : 2,
+    HEAD_BLOCKS = DIV_UP(HEAD_DIM, QB),
+    V_BLOCK = 2 + QB,                       /* bytes of struct ig_kv_q8_0 */
+    KV_PART = KV_Q8 ? KB * HEAD_BLOCKS * V_BLOCK : KB * HEAD_DIM * KV_ELEM, /* K, or V */
+    KV_BYTES = 2 * KV_PART,                 /* of one block and head */
     K_BUNCH = HEAD_DIM % 16 == 0 ? 16 : HEAD_DIM % 8 == 0 ? 8 : 2, /* dimensions of K at once */
     K_DEPTH = KV_FMT == IG_F32 ? 1 : 2 /* bunches in flight */
 };
 
 /* An element of the cache, and two neighbours of a dimension of K as they were loaded. */
-#if KV_FMT == 0
+#if KV_Q8
+typedef unsigned char kv_elem;
+typedef unsigned kv_pair;
+#elif KV_FMT == 0
 typedef float kv_elem;
 typedef ig_f2 kv_pair;
 #else
 typedef unsigned short kv_elem;
 typedef unsigned kv_pair;
+#endif
+
+#if KV_Q8
+/* A lane's code of 32 values, and their d as f16: kernels.h, struct ig_kv_q8_0. */
+IG_FN int kv_code(float x, unsigned *half)
+{
+    unsigned most = size_bits(x);
+    UNROLL for (int mask = 1; mask < 32; mask *= 2)
+        most = larger(most, (unsigned)ig_swap_int((int)most, mask));
+    *half = ig_to_half(ig_bits_f32(most) / 127.0f);
+    const float d = ig_half(*half), inv = d > 0.0f ? 1.0f / d : 0.0f;
+    if (most >= 0x7f800000u || !(d <= 65504.0f)) {
+        *half = 0x7e00;
+        return 0;
+    }
+    float y = x * inv;
+    y = y > 127.0f ? 127.0f : y;
+    y = y < -127.0f ? -127.0f : y;
+    return (int)(signed char)(ig_f32_bits(y + IG_ROUND) & 255u);
+}
 #endif
 
 IG_FN float kv_float(kv_elem e)
@@ -66,7 +92,7 @@ IG_FN float unturned(const struct turn *t, int d)
 }
 IG_FN float turned(const struct turn *t, int d)
 {
-    if (d >= ROPE_DIM) return unturned(t, d);
+    if (KV_LORA || d >= ROPE_DIM) return unturned(t, d); /* of latent attention it is turned */
     const int i = d % (ROPE_DIM / 2);
     const float x0 = unturned(t, i), x1 = unturned(t, i + ROPE_DIM / 2);
     const float c = t->cs[2 * i], s = t->cs[2 * i + 1];
@@ -77,7 +103,7 @@ IG_FN float turned(const struct turn *t, int d)
 IG_FN struct turn q_head(const struct ig_args *a, int row, int turn, int head)
 {
     const size_t at = QK_NORM_FULL ? (size_t)head * HEAD_DIM : 0;
-    const struct turn t = { a->q + (size_t)row * Q_STRIDE + (size_t)head * HEAD_DIM,
+    const struct turn t = { (KV_LORA ? a->ql : a->q) + (size_t)row * Q_STRIDE + (size_t)head * HEAD_DIM,
                             a->q_norm ? a->q_norm + at : NULL, a->rope + (size_t)turn * ROPE_DIM, 1.0f };
     return t;
 }
@@ -107,6 +133,28 @@ IG_FN void store_v(const struct ig_args *a, int seq, int pos, int kv_head, int d
 {
     ((kv_elem *)(void *)kv_block(a, seq, pos / KB, kv_head))[(KB + pos % KB) * HEAD_DIM + d] = e;
 }
+
+/* A position's place in the cache: dimension d of its K, or of its V.  Of Q8_0 a warp has 32 neighbours. */
+IG_FN void store_pair(const struct ig_args *a, int seq, int pos, int kv_head, int d, float k, float v)
+{
+    unsigned char *const base = kv_block(a, seq, pos / KB, kv_head);
+#if KV_Q8
+    unsigned kd, vd;
+    const int kq = kv_code(k, &kd), vq = kv_code(v, &vd), row = pos % PR, i = d % QB;
+    unsigned char *tile = base + (size_t)(pos % KB / PR * HEAD_BLOCKS + d / QB) * IG_KV_TILE;
+    unsigned char *to = base + KV_PART + (size_t)(pos % KB * HEAD_BLOCKS + d / QB) * V_BLOCK;
+    if (i == 0) {
+        *(unsigned short *)(void *)(tile + 2 * row) = (unsigned short)kd;
+        *(unsigned short *)(void *)to = (unsigned short)vd;
+    }
+    tile[QB + i / 4 * 64 + 4 * row + i % 4] = (unsigned char)(kq + 128);
+    to[2 + i] = (unsigned char)vq;
+#else
+    ((kv_elem *)(void *)base)[d * KB + pos % KB] = kv_round(k);
+    ((kv_elem *)(void *)base)[(KB + pos % KB) * HEAD_DIM + d] = kv_round(v);
+#endif
+}
+
 IG_FN kv_pair load_k(const kv_elem *k)
 {
 #if KV_FMT == 0

@@ -15,9 +15,9 @@
 
 enum {
     EMBD_PANELS = (IG_N_EMBD + 15) / 16,
-    HEAD_SLICES = IG_HEAD_DIM / IG_ATTN_SLICE,
+    HEAD_SLICES = (IG_KV_LORA ? IG_KV_LORA : IG_HEAD_DIM) / IG_ATTN_SLICE,
     ATTN_THREADS = IG_SPAN_BLOCKS * 32,
-    KV_ELEM = (int)IG_KV_FMT == (int)IG_F32 ? 4 : 2, /* bytes; the kernels know f32 and f16 */
+    KV_ELEM = (int)IG_KV_FMT == (int)IG_F32 ? 4 : IG_KV_Q8 ? 0 : 2, /* bytes in shared memory: V of Q8_0 is not there */
     ATTN_SHARED = IG_SPAN_BLOCKS * IG_KV_BLOCK * IG_ATTN_SLICE * KV_ELEM,
     DOWN_THREADS = IG_PANEL_THREADS * (IG_DOWN_RANKS(IG_N_EXPERT_USED) + (IG_N_FF_ASIDE > 0)),
     FORCED = IG_N_ROW * IG_N_LAYER * IG_N_EXPERT_USED,
@@ -95,6 +95,14 @@ static void fill_args(unsigned char *mem, const unsigned char *data, struct shar
         .force = force, .force_expert = force + 1, .force_weight = (float *)(void *)(force + 1 + FORCED),
         .host_force = &seen->force, .host_expert = seen->force_expert, .host_weight = seen->force_weight,
     };
+#if IG_KV_LORA
+    args.q = IG_Q_LORA ? AT(QA, float) : AT(QH, float);
+    args.qaq = (struct ig_xq *)(void *)(AT(QA, float) + (size_t)IG_N_ROW * ((IG_Q_LORA + 15) / 16 * 16));
+    args.qh = AT(QH, float);
+    args.ql = AT(Q, float);
+    args.k = AT(KVA, float);
+    args.al = AT(AL, float);
+#endif
 #undef AT
 }
 
@@ -112,7 +120,7 @@ static void layer_args(const struct ig_engine *e, int layer)
     unsigned char *mem = ig_device_mem(e->device);
     const unsigned char *data = weights;
     const uint64_t layer_kv =
-        (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_BLOCK * IG_HEAD_DIM * KV_ELEM;
+        (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_PART_BYTES;
     args.window = (int32_t)l->window;
     args.kv = mem + IG_VRAM_KV_OFF + (uint64_t)layer * layer_kv;
     args.layer = layer;
@@ -131,6 +139,15 @@ static void layer_args(const struct ig_engine *e, int layer)
     args.mk = matrix(data, &l->k);
     args.mv = matrix(data, &l->v);
     args.mo = matrix(data, &l->o);
+#if IG_KV_LORA
+    args.mq = matrix(data, IG_Q_LORA ? &l->q_a : &l->q);
+    args.mk = matrix(data, &l->kv_a);
+    args.mq_b = matrix(data, &l->q);
+    args.mk_b = matrix(data, &l->k_b);
+    args.mv_b = matrix(data, &l->v_b);
+    args.q_a_norm = vector(data, l->q_a_norm);
+    args.kv_a_norm = vector(data, l->kv_a_norm);
+#endif
     args.router = matrix(data, &l->router);
 #if IG_XC
     experts_at(l, mem + IG_VRAM_SLOTS_OFF);
@@ -163,7 +180,15 @@ static int router_blocks(const struct ig_mat *m)
 }
 
 enum {
+#if IG_KV_LORA
+    QH_PANELS = (IG_N_HEAD * (IG_NOPE_DIM + IG_ROPE_DIM) + 15) / 16,
+    QKV_PANELS = (IG_Q_LORA ? (IG_Q_LORA + 15) / 16 : QH_PANELS) + (IG_HEAD_DIM + 15) / 16,
+    ABSORB_BLOCKS = IG_N_HEAD * IG_KV_LORA / 16,
+    VALUE_BLOCKS = IG_N_HEAD * IG_V_DIM / 16,
+#else
     QKV_PANELS = (IG_Q_STRIDE + 2 * IG_KV_STRIDE) / 16,
+#endif
+    OUT_BLOCKS = !IG_KV_LORA && IG_ATTN_SLICE % IG_QBLOCK == 0, /* ig_attn leaves what o reads as int8 blocks */
     ATTN_BLOCKS = IG_N_HEAD / IG_ATTN_HEADS * HEAD_SLICES
 };
 
@@ -175,7 +200,19 @@ static void step_layer(struct ig_engine *e, int layer)
     layer_args(e, layer);
     const int routers = args.routed ? router_blocks(&ig_layers[layer].router) : 0;
     run_step(e, STEP_qkv, QKV_PANELS, 1);
+#if IG_KV_LORA
+    run_step(e, STEP_latent, 1, 1);
+#if IG_Q_LORA
+    run_step(e, STEP_latent_q, QH_PANELS, 1);
+#endif
+    run_step(e, STEP_absorb, ABSORB_BLOCKS, 1);
+#elif IG_KV_Q8
+    run_step(e, STEP_store_kv, 1, IG_N_HEAD_KV);
+#endif
     run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
+#if IG_KV_LORA
+    run_step(e, STEP_values, VALUE_BLOCKS, 1);
+#endif
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
     run_step(e, STEP_router, 1 + routers, 1);
 #if IG_XC
@@ -214,9 +251,20 @@ static void batch_layer(struct ig_engine *e, int layer, const unsigned char *pla
     args.in = 0;
     run_batch(e, BATCH_norm, n, 1, 1);
     run_batch(e, BATCH_qkv, QKV_PANELS, groups, 1);
+#if IG_KV_LORA
+    run_batch(e, BATCH_latent, n, 1, 1);
+#if IG_Q_LORA
+    run_batch(e, BATCH_latent_q, QH_PANELS, groups, 1);
+#endif
+    run_batch(e, BATCH_absorb, ABSORB_BLOCKS, groups, 1);
+#else
     run_batch(e, BATCH_store_kv, n, IG_N_HEAD_KV, 1);
+#endif
     run_batch(e, BATCH_attn, ATTN_BLOCKS, IG_N_SPAN, n);
-    if (IG_ATTN_SLICE % IG_QBLOCK != 0 && ig_is_block(ig_layers[layer].o.fmt))
+#if IG_KV_LORA
+    run_batch(e, BATCH_values, VALUE_BLOCKS, groups, 1);
+#endif
+    if (!OUT_BLOCKS && ig_is_block(ig_layers[layer].o.fmt))
         run_batch(e, BATCH_quantize, n, 1, 1);
     run_batch(e, BATCH_attn_out, EMBD_PANELS, groups, 1);
     args.in = 1;
