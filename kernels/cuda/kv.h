@@ -63,7 +63,7 @@ IG_FN kv_elem kv_round(float x)
 #if KV_FMT == 0
     return x;
 #else
-    return ig_to_half(x);
+    return (kv_elem)ig_to_half(x); /* of Q8_0 never asked for */
 #endif
 }
 

@@ -25,11 +25,13 @@ int cuDriverGetVersion(int *version) { return *version = 11000, 0; }
 typedef int attribute_fn(int *value, int which, int device);
 typedef int register_fn(void *p, size_t bytes, unsigned flags);
 typedef int info_fn(size_t *left, size_t *all);
+typedef int old_proc_fn(const char *name, void **fn, int version, unsigned long long flags);
 typedef int proc_fn(const char *name, void **fn, int version, unsigned long long flags, int *status);
 static attribute_fn *attribute;
 static register_fn *reg;
 static info_fn *info;
 static proc_fn *proc;
+static old_proc_fn *old_proc;
 static size_t registered;
 
 static int my_attribute(int *value, int which, int device)
@@ -58,10 +60,17 @@ static int my_info(size_t *left, size_t *all)
     return code;
 }
 
+static int my_proc(const char *name, void **fn, int version, unsigned long long flags, int *status);
+static int my_old_proc(const char *name, void **fn, int version, unsigned long long flags);
+
 /* Ours in place of the driver's, which ours call. */
-static void take(const char *name, void **fn)
+static void take(const char *name, void **fn, int version)
 {
-    if (strcmp(name, "cuDeviceGetAttribute") == 0) {
+    if (strncmp(name, "cuGetProcAddress", 16) == 0) { /* has had a status since 12.0 */
+        if (version >= 12000) proc = (proc_fn *)*fn;
+        else old_proc = (old_proc_fn *)*fn;
+        *fn = version >= 12000 ? (void *)my_proc : (void *)my_old_proc;
+    } else if (strcmp(name, "cuDeviceGetAttribute") == 0) {
         attribute = (attribute_fn *)*fn;
         *fn = (void *)my_attribute;
     } else if (strncmp(name, "cuMemGetInfo", 12) == 0) {
@@ -75,8 +84,15 @@ static void take(const char *name, void **fn)
 
 static int my_proc(const char *name, void **fn, int version, unsigned long long flags, int *status)
 {
-    const int code = proc(name, fn, version, flags, status);
-    if (code == 0 && fn && *fn) take(name, fn);
+    proc_fn *const real = proc; /* which may be asked for itself */
+    const int code = real(name, fn, version, flags, status);
+    if (code == 0 && fn && *fn) take(name, fn, version);
+    return code;
+}
+static int my_old_proc(const char *name, void **fn, int version, unsigned long long flags)
+{
+    const int code = old_proc(name, fn, version, flags);
+    if (code == 0 && fn && *fn) take(name, fn, version);
     return code;
 }
 
@@ -87,11 +103,7 @@ void *dlsym(void *lib, const char *name)
     if (!real) real = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
     if (!real) real = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
     void *fn = real(lib, name);
-    if (fn && strncmp(name, "cuGetProcAddress", 16) == 0) {
-        proc = (proc_fn *)fn;
-        return (void *)my_proc;
-    }
-    if (fn) take(name, &fn);
+    if (fn) take(name, &fn, strcmp(name, "cuGetProcAddress") == 0 ? 0 : 12000);
     return fn;
 }
 
