@@ -69,7 +69,7 @@ PLAN_OBJ   += $(if $(EMULATE),$(addprefix $(OUT)/obj$(FLAVOR)/runtime/model/,dev
 endif
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build check generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
+.PHONY: all build check cubins generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 
@@ -154,6 +154,7 @@ $(OUT)/step.cubin: ROWS := 1
 $(OUT)/batch.cubin: ROWS := $(DEVICE_ROWS)
 $(OUT)/step.cubin $(OUT)/batch.cubin: $(CUDA_SRC) $(OUT)/build.mk $(TOOLS)/mkcubin
 	$(Q)$(TOOLS)/mkcubin -a $(DEVICE_ARCH) -Ikernels -Ikernels/cuda $(DEVICE_DEFS) -DROWS=$(ROWS) -o $@ kernels/cuda/step.cu
+cubins: $(OUT)/step.cubin $(OUT)/batch.cubin
 $(OUT)/obj$(FLAVOR)/runtime/device/device_image.o: $(OUT)/step.cubin $(OUT)/batch.cubin
 $(OUT)/obj$(FLAVOR)/runtime/device/device_image.o: CFLAGS += -Wa,-I$(OUT)
 $(OUT)/obj$(FLAVOR)/runtime/device/device.o: CFLAGS += -isystem $(CUDA)/include

@@ -47,9 +47,6 @@ local function check_options(m, hw, size, problems)
     problems[#problems + 1] = ("--set: kv: want f16 or f32 for heads of %d, got %s, whose blocks are of %d values")
       :format(m.head_dim, size.kv, quant.by_name[size.kv].group)
   end
-  if hw.gpu and quant.is_block(size.kv) then
-    problems[#problems + 1] = ("--set: kv: want f16 or f32 on a machine with a GPU, got %s"):format(size.kv)
-  end
   at_most("batch", size.ctx, "ctx")
   at_most("logit_rows", size.batch, "batch")
 end

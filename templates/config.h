@@ -115,6 +115,8 @@ enum {
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_DEVICE        $on_device /* 1: a device does the work, or the CPU where there is none */
+#define IG_KV_Q8         $kv_q8 /* 1: the KV cache is in Q8_0 */
+#define IG_UNIFIED       $on_unified /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            $on_cache /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      ${kernels.need_cpu}u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     $mem_bw
@@ -198,7 +200,7 @@ _Static_assert(sizeof IG_LAYOUT_TEXT <= 256, "and the layout's text");
 _Static_assert(sizeof IG_PLAN_HASH == 17, "16 hex digits");
 //@ if gpu then
 _Static_assert(IG_VRAM_BYTES <= IG_VRAM_USABLE, "the plan fits VRAM");
-_Static_assert(IG_HEAD_DIM % IG_ATTN_SLICE == 0, "slices of a head");
+_Static_assert((IG_KV_LORA ? IG_KV_LORA : IG_HEAD_DIM) % IG_ATTN_SLICE == 0, "slices of a head");
 _Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_ATTN_HEADS == 0, "heads of a block share K and V");
 //@ end
 //@ if gpu and not gpu.resident then

@@ -57,7 +57,8 @@ enum ig_err ig_session_open(struct ig_session *s, const struct ig_opts *o, int t
 {
     struct ig_open open = {
         .threads = o->threads, .n_ctx = o->n_ctx, .verify = 1, .progress = ig_progress_bytes,
-        .unpinned = 100 - o->pin, .link_share = o->link_share + 1
+        .unpinned = 100 - o->pin, .link_share = o->link_share + 1,
+        .vram = o->vram.value, .link_bw = o->link_bw.value
     };
     *s = (struct ig_session){ NULL, NULL, NULL };
     enum ig_err err = ig_session_weights(o, &open.weights, why);

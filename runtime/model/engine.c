@@ -112,7 +112,7 @@ static enum ig_err prepare_arena(struct ig_engine *e, const struct ig_open *o, s
 /* The same in the device's memory.  Without a device that the build can use: IG_NO_DEVICE. */
 static enum ig_err prepare_device(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
 {
-    enum ig_err err = ig_step_open(e, o->poison, why);
+    enum ig_err err = ig_step_open(e, o, why);
     if (err != IG_OK) return err;
 #if IG_XC
     err = prepare_arena(e, o, why);
@@ -214,6 +214,36 @@ const char *ig_device(const struct ig_engine *e)
     return (void)e, NULL;
 #endif
 }
+const char *ig_device_link_says(struct ig_engine *e)
+{
+    static char text[96] = "none";
+#if IG_DEVICE
+    if (!e->device) return text;
+    const double bw = ig_device_link(e->device);
+    if (bw > 0.0)
+        snprintf(text, sizeof text, "%.1f GB/s to the device from pinned memory, measured", 1e-9 * bw);
+    else
+        snprintf(text, sizeof text, "not measured: no memory left for it");
+#endif
+    return (void)e, text;
+}
+const char *ig_device_pinned_says(const struct ig_engine *e)
+{
+    static char text[96] = "none";
+#if IG_XC
+    const uint64_t all = IG_DATA_BYTES - IG_RESIDENT_BYTES;
+    if (e->device)
+        snprintf(text, sizeof text, "%llu of the experts' %llu MiB in RAM", (unsigned long long)e->miss.reach >> 20,
+                 (unsigned long long)all >> 20);
+#elif IG_UNIFIED
+    if (e->device)
+        snprintf(text, sizeof text, "the weights, %llu MiB, which the device reads in RAM",
+                 (unsigned long long)IG_DATA_BYTES >> 20);
+#elif IG_DEVICE
+    if (e->device) return "nothing: the device's memory has all weights";
+#endif
+    return (void)e, text;
+}
 uint64_t ig_read_bw(const struct ig_engine *e)
 {
 #if IG_DEVICE
@@ -228,7 +258,7 @@ void ig_peak(const struct ig_engine *e, uint64_t *used, uint64_t *planned)
 #if IG_DEVICE
     if (!e->device) return;
     *used = ig_device_used(e->device);
-    *planned = IG_VRAM_BYTES;
+    *planned = e->vram;
 #else
     (void)e;
 #endif

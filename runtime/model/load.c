@@ -52,7 +52,7 @@ static void load_blocks(struct load *ld, uint32_t lo, uint32_t hi)
     const uint64_t off = f->blocks[lo].off;
     const uint64_t bytes = f->blocks[hi - 1].off + f->blocks[hi - 1].bytes - off;
     unsigned char *dst = ld->stage ? ld->stage + (uint64_t)omp_get_thread_num() * ld->stage_bytes
-                                   : ld->e->mem + IG_MEM_DATA_OFF + off;
+                                   : (ld->e->mapped ? ld->e->mapped : ld->e->mem + IG_MEM_DATA_OFF) + off;
     struct ig_why why;
 
     enum ig_err err = fetch(ld, dst, off, bytes, &why);
@@ -151,7 +151,7 @@ enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct
     snprintf(e->loaded, sizeof e->loaded, "copied");
     ld.mapped = map_file(e);
 #if IG_DEVICE && !IG_XC
-    if (e->device) {
+    if (e->device && !e->mapped) {
         const enum ig_err err = load_staged(&ld, why);
         if (err != IG_OK) return err;
     } else

@@ -59,6 +59,8 @@ _Static_assert((uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof
 struct ig_engine {
     unsigned char *mem;       /* the arena, IG_MEM_BYTES; NULL while a device does all the work */
     struct ig_device *device; /* NULL: the CPU */
+    uint64_t vram;            /* bytes of its memory that are taken */
+    unsigned char *mapped;    /* IG_UNIFIED: the weights, which the CPU and the device read in one place */
     struct ig_team team;
     struct ig_wfile file;
     int n_ctx;

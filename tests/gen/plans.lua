@@ -348,7 +348,7 @@ function T.test_cache_seconds_by_hand()
   -- 0.5e9/(20e9 + 10e9); GPU 0.5e9/100e9.
   local m = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }
   local hw = { cpu_bw = 10e9, mem_bw = 40e9,
-    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, link_bw = 20e9 } }
+    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, busy_link_bw = 20e9, busy_cpu_bw = 10e9 } }
   local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }
   local cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
   eq({ cache.sets, cache.ways, cache.slots }, { 1, 1, 1 })
