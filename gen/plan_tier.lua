@@ -7,6 +7,7 @@
 
 local num = require "gen.num"
 local plan_hit = require "gen.plan_hit"
+local plan_hot = require "gen.plan_hot"
 local plan_pace = require "gen.plan_pace"
 local plan_predict = require "gen.plan_predict"
 local plan_prefetch = require "gen.plan_prefetch"
@@ -181,6 +182,9 @@ function M.plan(m, hw, layout, opts, room, trace)
   local slot, n_layer = M.slot_bytes(layout), #moe_layers(layout)
   local all, least = n_layer * m.n_expert, M.least(m, layout)
   if all == 0 then return nil, "cache: want a model with experts, got a dense one" end
+  if opts.policy == "static" and not trace then
+    return nil, "--set: policy: static wants trace=FILE, whose most used experts it keeps, got none"
+  end
   n_slot = math.min(n_slot, all)
   if n_slot < least then
     return nil, ("cache: want at least %d slots (%d layers x %d experts a token, %s), got %d (%s)"):format(
@@ -205,6 +209,7 @@ function M.plan(m, hw, layout, opts, room, trace)
   tier.strides = strides(m, hw, layout, opts, tier)
   plan_predict.choose(m, hw, tier, opts)
   tier.traced = trace ~= nil
+  if tier.policy == "static" then tier.hot = plan_hot.uses(m, tier.moe, trace) end
   return tier
 end
 

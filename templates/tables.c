@@ -138,6 +138,13 @@ const uint8_t ig_xc_stride[IG_N_LAYER] = {
     $row
 //@   end
 };
+//@   if tier.hot then
+const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT] = {
+//@     for _, row in ipairs(tier.hot) do
+    $row
+//@     end
+};
+//@   end
 //@ end
 //@ if tier.predict then
 

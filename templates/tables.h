@@ -54,6 +54,10 @@ extern const char *const ig_plan_text[];
 extern const uint16_t ig_xc_set_of[IG_N_LAYER];
 extern const uint32_t ig_xc_first[IG_N_SET + 1];
 extern const uint8_t ig_xc_stride[IG_N_LAYER];
+//@   if tier.hot then
+/* How often a trace used each expert (gen/plan_hot.lua): policy static keeps the most used. */
+extern const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT];
+//@   end
 //@   if tier.predict then
 
 /* What the predictor has learned (tools/train_predictor.py, gen/history.lua). */

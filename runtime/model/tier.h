@@ -103,6 +103,15 @@ void ig_tier_close(struct ig_engine *e);
 #if IG_MEM_SLOTS_BYTES
 /* The move, not yet submitted, of an expert into a slot. */
 struct ig_move *ig_tier_prepare(struct ig_engine *e, int layer, int expert, int slot);
+#ifdef IG_POLICY_HOT
+enum ig_err ig_tier_warm(struct ig_engine *e, struct ig_why *why); /* the hot table's experts */
+#else
+static inline enum ig_err ig_tier_warm(struct ig_engine *e, struct ig_why *why)
+{
+    (void)e, (void)why;
+    return IG_OK;
+}
+#endif
 enum ig_err ig_ahead_open(struct ig_engine *e, struct ig_why *why);
 void ig_ahead_batch(struct ig_engine *e); /* a batch begins */
 void ig_ahead_use(struct ig_engine *e, int layer, int row);

@@ -51,6 +51,20 @@ end
 function T.test_history() same("t-tier-history") same("t-tier-history", "-b 1") end
 function T.test_forest() same("t-tier-forest") same("t-tier-forest", "-b 1 -t 1") end
 function T.test_mlp() same("t-tier-mlp") same("t-tier-mlp", "-b 1") end
+-- A hot table: it is there from the start and never changes, and does not change a bit either.
+function T.test_hot_table()
+  same("t-tier-static")
+  same("t-tier-static", "-b 1")
+  local weights = lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
+  local out, err, code = lib.run(("%s bench -m %s -p 20 -n 20 -r 1 -o json"):format(lib.engine("t-tier-static"), weights))
+  lu.assertEquals(code, 0, err)
+  local changes, hits = 0, 0
+  for n in out:gmatch('"fill": *([%d.]+)') do changes = changes + tonumber(n) end
+  for n in out:gmatch('"evict": *([%d.]+)') do changes = changes + tonumber(n) end
+  for n in out:gmatch('"hit": *([%d.]+)') do hits = hits + tonumber(n) end
+  lu.assertEquals(changes, 0)
+  lu.assertTrue(hits > 0)
+end
 function T.test_no_predictor() same("t-tier-none") end
 
 -- Whether prefetch is on is said at the end of a run and in JSON, with the reason.
