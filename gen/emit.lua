@@ -179,7 +179,9 @@ local function tier_view(plan)
   view.predict_why, view.io = c.str(t.predict_why), IO[t.io]
   view.predict = t.predictor ~= "none" and emit_predict.view(plan)
   view.hot = t.hot and c.rows(t.hot)
-  view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(t.strides)
+  local strides = {}
+  for l, s in ipairs(t.strides) do strides[l] = ("{ %d, %d, %d }"):format(table.unpack(s)) end
+  view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(strides)
   return view
 end
 

@@ -164,17 +164,6 @@ local function choose(m, hw, layout, tier, opts, trace)
   return best, why
 end
 
--- Where the run-time controller starts: each layer's missed experts over one layer's computing.
-local function strides(m, hw, layout, opts, tier)
-  local list, each = {}, tier.pace.compute_s / decode_layers(layout)
-  for l, layer in ipairs(layout.layers) do
-    local missed = (1 - tier.hit) * m.n_expert_used
-    list[l] = opts.stride or layer.n_expert == 0 and plan_prefetch.LEAST
-      or plan_prefetch.stride(missed, layer.expert_stride, hw.disk_bw, each)
-  end
-  return list
-end
-
 --- Slots and geometry in `room` bytes of RAM.
 --- @return table? tier, string? why_not
 function M.plan(m, hw, layout, opts, room, trace)
@@ -206,7 +195,7 @@ function M.plan(m, hw, layout, opts, room, trace)
   tier.moe = best.moe
   tier.set_of, tier.first, tier.hit, tier.pace = best.set_of, best.first, best.hit, best.pace
   tier.table_bytes = table_bytes(m, tier.n_slot, tier.n_spare)
-  tier.strides = strides(m, hw, layout, opts, tier)
+  tier.strides = plan_prefetch.of_tier(m, hw, layout, opts, tier, decode_layers(layout))
   plan_predict.choose(m, hw, tier, opts)
   tier.traced = trace ~= nil
   if tier.policy == "static" then tier.hot = plan_hot.uses(m, tier.moe, trace) end

@@ -133,7 +133,7 @@ const uint32_t ig_xc_first[IG_N_SET + 1] = {
     $row
 //@   end
 };
-const uint8_t ig_xc_stride[IG_N_LAYER] = {
+const uint8_t ig_xc_stride[IG_N_LAYER][3] = {
 //@   for _, row in ipairs(tier.strides) do
     $row
 //@   end

@@ -225,10 +225,7 @@ void ig_tier_layer(struct ig_engine *e, int layer)
     first_wave(e);
     e->n_active = t->n;
 #if IG_MEM_RLP_BYTES
-    if (e->batch->n == 1) {
-        ig_ahead_cancel(t, layer);
-        ig_ahead_targets(t, layer);
-    }
+    if (e->batch->n == 1) ig_ahead_routed(t, layer);
 #endif
 }
 

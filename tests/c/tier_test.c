@@ -261,6 +261,50 @@ static void test_predictors(void **state)
         }
 }
 
+/* Names two experts, others at each distance. */
+static void fickle_ask(void *state, const struct ig_pask *a, float *chance)
+{
+    (void)state;
+    for (int x = 0; x < IG_N_EXPERT; x++) chance[x] = 0;
+    chance[(3 * a->layer + 5 * a->dist) % IG_N_EXPERT] = 0.9f;
+    chance[(3 * a->layer + 5 * a->dist + 1) % IG_N_EXPERT] = 0.8f;
+}
+static const struct ig_predictor predictor_fickle = { .name = "of two minds",
+                                                      .bytes = wrong_bytes,
+                                                      .init = wrong_init,
+                                                      .ask = fickle_ask,
+                                                      .token = wrong_token,
+                                                      .use = wrong_use };
+
+/* A layer is asked about again when it is nearer, and what is then no longer named is cancelled. */
+static void test_renewal(void **state)
+{
+    (void)state;
+    for (int stride = 1; stride <= 3; stride++) {
+        int finite;
+        struct ig_mover_count c;
+        shaky = (struct shaky){ .seed = 4, .delay_us = 400 };
+        shake = 1;
+        struct ig_engine *e = start(2);
+        struct ig_ahead *h = &e->tier.ahead;
+        h->predictor = &predictor_fickle;
+        h->least = 0.5f;
+        for (int l = 0; l < IG_N_LAYER; l++)
+            h->stride[l].s = h->stride[l].least = h->stride[l].most = (uint8_t)stride;
+        assert_int_equal(tokens(e, 16, NULL, &finite), right);
+        ig_mover_counts(&e->tier.mover, &c);
+        assert_true(h->asked > 0);
+        if (stride == 1) {
+            assert_int_equal(h->renewed + h->taken_back, 0);
+        } else {
+            assert_true(h->renewed > 0 && h->taken_back > 0);
+            assert_true(c.cancelled > 0); /* those that were not as good as there */
+        }
+        ig_engine_close(e);
+        shake = 0;
+    }
+}
+
 /* Nothing is likely enough: nothing is fetched early. */
 static void test_least(void **state)
 {
@@ -469,11 +513,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         /* Those that fork come first: a child has only the thread that forked. */
-        cmocka_unit_test(test_faults),      cmocka_unit_test(test_file_changes),
-        cmocka_unit_test(test_kill),        cmocka_unit_test(test_threads_and_batches),
-        cmocka_unit_test(test_policies),    cmocka_unit_test(test_prefetch),
-        cmocka_unit_test(test_predictors),  cmocka_unit_test(test_least),
-        cmocka_unit_test(test_says),        cmocka_unit_test(test_delays_and_sizes),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_file_changes),
+        cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_threads_and_batches),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_prefetch),
+        cmocka_unit_test(test_predictors),
+        cmocka_unit_test(test_renewal),
+        cmocka_unit_test(test_least),
+        cmocka_unit_test(test_says),
+        cmocka_unit_test(test_delays_and_sizes),
         cmocka_unit_test(test_planted_use),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -134,6 +134,29 @@ function T.test_prefetch_stride()
 end
 
 
+-- Bounds are those of a link four times faster and four times slower than measured.
+function T.test_stride_bounds()
+  local function bounds(s) return { plan_prefetch.bounds(s) } end
+  eq({ bounds(0.1), bounds(0.8), bounds(1.5), bounds(5), bounds(40) },
+    { { 1, 1 }, { 1, 4 }, { 1, 6 }, { 2, 8 }, { 2, 8 } })
+end
+
+function T.test_strides_of_a_tier()
+  -- Of 2 experts 1 misses; 3 MB over 1 GB/s are 3 ms, a layer computes for 2 ms: 1.5 layers.  The dense one: none.
+  local m, hw = { n_expert_used = 2 }, { disk_bw = 1e9 }
+  local layout = { layers = { { n_expert = 0, expert_stride = 0 }, { n_expert = 8, expert_stride = 3000000 },
+    { n_expert = 8, expert_stride = 3000000 } } }
+  local tier = { hit = 0.5, pace = { compute_s = 4e-3 }, moe = { 2, 3 }, set_of = { 0, 0, 1 }, ways = { 2, 2 } }
+  local function strides(opts) return plan_prefetch.of_tier(m, hw, layout, opts, tier, 2) end
+  eq(strides {}, { { 1, 1, 1 }, { 2, 1, 6 }, { 2, 1, 6 } })
+  eq(strides { stride = 5 }, { { 1, 1, 1 }, { 5, 2, 8 }, { 5, 2, 8 } })
+  -- One set for both: what is fetched for later layers leaves the ways of the layer at hand.
+  tier.set_of, tier.ways = { 0, 0, 0 }, { 6 }
+  eq(strides {}, { { 1, 1, 1 }, { 2, 1, 2 }, { 2, 1, 2 } })
+  local p = lib.plan("tiny-mixtral", "avx2-desktop", { "experts_ram=25", "stride=3", "predict=hybrid" })
+  lu.assertStrContains(lib.files(p)["tables.c"], "const uint8_t ig_xc_stride[IG_N_LAYER][3] = {\n    { 3, 1, 8 }, ")
+end
+
 -- Every set of a geometry must hold the choices of all its layers: else a slot is taken again before its
 -- layer returns, and the hit rate is 0 by construction.
 function T.test_a_set_that_cannot_hold_its_layers_is_refused()
