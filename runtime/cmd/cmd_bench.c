@@ -318,6 +318,7 @@ enum ig_err ig_cmd_bench(const struct ig_opts *o, struct ig_why *why)
     struct ig_session s;
     enum ig_err err = ig_session_open(&s, o, 0, why);
     if (err != IG_OK) return err;
+    s.stats = 0; /* they are part of what it prints */
     if (o->route) err = ig_forced_open(&b.route, o->route, why);
     if (err == IG_OK) err = prepare(&b, &s, why);
     if (err == IG_OK) {

@@ -36,6 +36,11 @@ static void forget_early(struct ig_tier *t, int i)
     t->early[i] = t->early[--t->n_early];
 }
 
+static void count_early(struct ig_tier *t, int slot)
+{
+    t->count[t->phase][t->cache.slot[slot].id / IG_N_EXPERT].bytes += t->move[slot].bytes;
+}
+
 /* Prefetches that ended become resident, or their slots empty. */
 static void reap(struct ig_tier *t)
 {
@@ -43,10 +48,12 @@ static void reap(struct ig_tier *t)
         const int slot = t->early[i];
         const enum ig_move_state s = ig_move_state(&t->move[slot]);
         if (s == IG_MOVE_PENDING) continue;
-        if (s == IG_MOVE_READY)
+        if (s == IG_MOVE_READY) {
             ig_xcache_ready(&t->cache, slot);
-        else
+            count_early(t, slot);
+        } else {
             ig_xcache_drop(&t->cache, slot);
+        }
         forget_early(t, i);
     }
 }
@@ -63,6 +70,7 @@ static int demand_early(struct ig_tier *t, int slot)
         slot = IG_XC_MISS;
     } else {
         ig_mover_promote(&t->mover, &t->move[slot]);
+        count_early(t, slot);
     }
     forget_early(t, i);
     return slot;
@@ -170,7 +178,8 @@ static void claim(struct ig_engine *e)
             if (slot < IG_N_XSLOT) ig_xcache_pin(&t->cache, slot);
             t->slot[a] = slot;
             e->slab[a] = slot_at(e, slot);
-            move[n++] = ig_tier_prepare(e, t->layer, e->active[a], slot);
+            move[n] = ig_tier_prepare(e, t->layer, e->active[a], slot);
+            t->count[t->phase][t->layer].bytes += move[n++]->bytes;
         }
         /* What one wave needs is not free: prefetches hold ways. */
     } while (a < least(t) && wait_early(t));

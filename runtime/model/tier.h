@@ -30,6 +30,7 @@ struct ig_engine;
  */
 struct ig_tier_count {
     uint64_t hit, late, miss;
+    uint64_t bytes;            /* of copies that were demanded or, fetched early, have come */
     _Atomic uint64_t stall_ns; /* all threads together */
 };
 

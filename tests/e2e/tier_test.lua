@@ -83,6 +83,38 @@ function T.test_prefetch_is_never_silent()
   lu.assertEquals(code, 0, err)
   lu.assertStrMatches(out, ".*\"prefetch\": *\"hybrid: o[nf]f?, because a step takes .* with it %(trial 1%)\".*")
 end
+
+-- What the cache did: at the end of every command that computes, layer by layer with --stats; in bench and info.
+function T.test_counters()
+  local weights = lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
+  local engine, text = lib.engine("t-tier"), lib.tmp() .. "/text"
+  lib.write(text, ("Once upon a time there was a little girl. "):rep(4))
+  local decode = "experts: decode: [%d.]+ %% hits, [%d.]+ %% late, [%d.]+ misses and [%d.]+ us of stalls a step\n"
+  local prefill = decode:gsub("decode", "prefill")
+  local both = "experts: (%d+) fills, (%d+) evictions, (%d+) prefetched %((%d+) used, (%d+) wasted%), [%d.]+ MB copied, "
+    .. "stride [%d.]+\n"
+  for _, c in ipairs { { "run -m %s -p Once -n 30", decode }, { "chat -m %s -p Once -n 30", decode },
+      { "eval -m %s -f " .. text, prefill }, { "trace -m %s -o /dev/null -f " .. text, prefill } } do
+    local _, err, code = lib.run((engine .. " " .. c[1]):format(weights))
+    if not err:find("no chat template", 1, true) then
+      lu.assertEquals(code, 0, err)
+      lu.assertNotNil(err:find(c[2]), err)
+      local fills, evictions, early, used, wasted = err:match(both)
+      lu.assertNotNil(fills, err)
+      lu.assertTrue(fills + early > 0 and fills + early >= evictions + 0 and early + 0 >= used + wasted, err)
+    end
+  end
+  local _, err = lib.run(("%s run -m %s -p Once -n 30 --stats"):format(engine, weights))
+  for layer = 0, 6 do lu.assertEquals(select(2, err:gsub("\nlayer " .. layer .. " ", "")), 2) end
+  lu.assertStrMatches(err, ".*\nstride   mean over the layers, every 1 steps: [%d. ]+\n.*")
+  local json = lib.run(("%s bench -m %s -p 0 -n 30 -r 1 -o json"):format(engine, weights))
+  lu.assertEquals(select(2, json:gsub('"stride_over_time": *%[', "")), 7)
+  for _, name in ipairs { "hit", "late", "miss", "stall", "fill", "evict", "early", "used", "lost", "copied", "stride" } do
+    lu.assertEquals(select(2, json:gsub('"' .. name .. '": *[%d.]+', "")), 8, name)   -- all, and 7 layers
+  end
+  json = lib.run(("%s info -m %s -o json"):format(engine, weights))
+  lu.assertEquals(select(2, json:gsub('"stride_over_time": *%[', "")), 7)
+end
 function T.test_page_cache() same("t-tier-mmap") end
 
 TestTier = T
