@@ -204,11 +204,14 @@ static void release(struct ig_engine *e)
     t->wave_lo = t->wave_hi;
 }
 
-/* All that has a slot, or, when more waves follow, half: the other half arrives meanwhile. */
+/* Of a batch, what is resident, while the others' reads proceed.  Where nothing is: all that has a
+ * slot, or, when more waves follow, half, and the other half arrives meanwhile. */
 static void first_wave(struct ig_engine *e)
 {
     struct ig_tier *t = &e->tier;
     t->wave_hi = t->claimed < t->n ? (t->claimed + 1) / 2 : t->claimed;
+    if (IG_MEM_YD_BYTES && e->batch->n > 1 && t->n_there > 0 && t->n_there < t->n)
+        t->wave_hi = t->n_there;
 }
 
 void ig_tier_layer(struct ig_engine *e, int layer)

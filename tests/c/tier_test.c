@@ -17,6 +17,7 @@
 static const char *const weights = "out/tests/tier.ingot";
 static struct shaky shaky;
 static int shake, no_wait;
+static int watch, waited; /* test_order_of_work */
 
 enum ig_err __real_ig_copy_file_open(struct ig_copy *copy, const struct ig_copy_file_conf *c,
                                      struct ig_copy_file_how *how, struct ig_why *why);
@@ -26,6 +27,9 @@ enum ig_err __wrap_ig_copy_file_open(struct ig_copy *copy, const struct ig_copy_
                                      struct ig_copy_file_how *how, struct ig_why *why);
 void __wrap_ig_copy_file_close(struct ig_copy *copy);
 void __wrap_ig_tier_wait(struct ig_engine *e, int a);
+void __real_ig_tier_layer(struct ig_engine *e, int layer);
+void __wrap_ig_tier_layer(struct ig_engine *e, int layer);
+static void look(struct ig_engine *e);
 
 enum ig_err __wrap_ig_copy_file_open(struct ig_copy *copy, const struct ig_copy_file_conf *c,
                                      struct ig_copy_file_how *how, struct ig_why *why)
@@ -39,8 +43,16 @@ void __wrap_ig_copy_file_close(struct ig_copy *copy)
     __real_ig_copy_file_close(&shaky.inner);
     copy->ctx = NULL;
 }
+void __wrap_ig_tier_layer(struct ig_engine *e, int layer)
+{
+    __real_ig_tier_layer(e, layer);
+    waited = 0;
+    if (watch) memset(e->mem + IG_MEM_YD_OFF, 0xff, IG_MEM_YD_BYTES);
+}
 void __wrap_ig_tier_wait(struct ig_engine *e, int a)
 {
+    if (watch && !waited) look(e);
+    waited = 1;
     if (!no_wait) __real_ig_tier_wait(e, a);
 }
 
@@ -348,6 +360,36 @@ static void test_delays_and_sizes(void **state)
     }
 }
 
+/* At a layer's first wait for a copy: everything that rows want of resident experts is computed. */
+static int n_looked, n_resident;
+static void look(struct ig_engine *e)
+{
+    enum { STRIDE = (IG_N_EMBD + 15) / 16 * 16 };
+    const int32_t *start = IG_BUF(e, ROUTE, int32_t), *slot = start + IG_N_EXPERT + 1;
+    if (e->batch->n == 1) return;
+    n_looked++;
+    n_resident += e->tier.n_there;
+    for (int a = 0; a < e->tier.n_there; a++)
+        for (int i = start[e->active[a]]; i < start[e->active[a] + 1]; i++)
+            for (int r = 0; r < IG_N_EMBD; r++)
+                assert_true(isfinite(IG_BUF(e, YD, float)[(size_t)slot[i] * STRIDE + (size_t)r]));
+}
+
+/* Work of a batch whose experts are resident goes first, to its end, while the others are read. */
+static void test_order_of_work(void **state)
+{
+    (void)state;
+    int finite;
+    shaky = (struct shaky){ .seed = 6, .delay_us = 2000 };
+    shake = watch = 1;
+    struct ig_engine *e = start(1);
+    const uint64_t h = tokens(e, 6, NULL, &finite);
+    ig_engine_close(e);
+    shake = watch = 0;
+    assert_int_equal(h, right);
+    assert_true(n_looked > 20 && n_resident > n_looked / 4);
+}
+
 /* A use that does not wait reads a slot that is not filled: its NaN must be seen.  One token, so
  * that no slot is used twice while its copy is under way. */
 static void test_planted_use(void **state)
@@ -524,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_least),
         cmocka_unit_test(test_says),
         cmocka_unit_test(test_delays_and_sizes),
+        cmocka_unit_test(test_order_of_work),
         cmocka_unit_test(test_planted_use),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
