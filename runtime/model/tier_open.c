@@ -4,10 +4,8 @@
 #include "arena.h"
 #include "machine.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #if IG_MEM_SLOTS_BYTES
 
@@ -191,24 +189,6 @@ const char *ig_expert_where(const struct ig_engine *e)
 #endif
     if (e->device) return "all in the device's memory";
     return IG_TIER == IG_TIER_MMAP ? "mapped from the file" : "all in memory";
-}
-
-/* The baseline: experts where the system's page cache has them. */
-enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
-{
-    (void)o;
-    if (IG_TIER != IG_TIER_MMAP) return IG_OK;
-    void *p = mmap(NULL, IG_DATA_BYTES, PROT_READ, MAP_SHARED, e->file.fd,
-                   (off_t)(e->file.base + e->file.h.data.off));
-    if (p == MAP_FAILED)
-        return ig_fail(why, IG_IO, "%s: cannot map: %s", e->file.path, strerror(errno));
-    e->tier.map = p;
-    return IG_OK;
-}
-
-void ig_tier_close(struct ig_engine *e)
-{
-    if (e->tier.map) munmap((void *)(uintptr_t)e->tier.map, IG_DATA_BYTES);
 }
 
 #endif

@@ -3,6 +3,7 @@
  */
 #include "state.h"
 #include "copy_shaky.h"
+#include "tsan_omp.h"
 #include "tier_stats.h"
 
 #include <math.h>
@@ -46,13 +47,16 @@ void __wrap_ig_copy_file_close(struct ig_copy *copy)
 void __wrap_ig_tier_layer(struct ig_engine *e, int layer)
 {
     __real_ig_tier_layer(e, layer);
+    if (!watch) return;
     waited = 0;
-    if (watch) memset(e->mem + IG_MEM_YD_OFF, 0xff, IG_MEM_YD_BYTES);
+    memset(e->mem + IG_MEM_YD_OFF, 0xff, IG_MEM_YD_BYTES);
 }
 void __wrap_ig_tier_wait(struct ig_engine *e, int a)
 {
-    if (watch && !waited) look(e);
-    waited = 1;
+    if (watch) {
+        if (!waited) look(e);
+        waited = 1;
+    }
     if (!no_wait) __real_ig_tier_wait(e, a);
 }
 
