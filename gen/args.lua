@@ -14,7 +14,7 @@ usage: build.lua MODEL HW [--set key=value]... [--explain | --dump] [--probe] [-
              id=NAME (of the folder in out/), load=map|copy; where experts live: tier=ram|disk|mmap,
              slots=BYTES or experts_ram=PERCENT, sets=N,
              policy=lru|lru2|decay|echo|echo-admit|static, io=auto|direct|cached|plain,
-             trace=FILE (to predict hit rates by, and for predict=history);
+             trace=FILE (to predict hit rates by, and for policy=static, predict=history);
              predict=none|next-router|history|hybrid|forest|mlp, predictor=FILE (for forest
              and mlp, from tools/train_predictor.py), least=CHANCE of a prefetch, stride=N
   --explain  print the plan for a person; write nothing

@@ -178,7 +178,10 @@ local function tier_view(plan)
   view.slot_bytes, view.hit = c.u64(t.slot_bytes), c.f32(t.hit)
   view.predict_why, view.io = c.str(t.predict_why), IO[t.io]
   view.predict = t.predictor ~= "none" and emit_predict.view(plan)
-  view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(t.strides)
+  view.hot = t.hot and c.rows(t.hot)
+  local strides = {}
+  for l, s in ipairs(t.strides) do strides[l] = ("{ %d, %d, %d }"):format(table.unpack(s)) end
+  view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(strides)
   return view
 end
 

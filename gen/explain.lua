@@ -103,6 +103,11 @@ local function describe_cache(plan, add)
     weighed[i] = ("%d x %d: %.1f"):format(g.sets, g.ways, 1000 * g.seconds)
   end
   add("           weighed (ms a token): %s%s", table.concat(weighed, ", "), #cache.weighed > 8 and ", ..." or "")
+  local b = plan.background
+  if b then
+    add("           with every miss computed by the CPU and copied in the background (arXiv 2512.16473): %d x %d, %.1f",
+      b.sets, b.ways, 1000 * b.seconds)
+  end
   add("prefetch   %d layers ahead at first", plan.strides[1])
 end
 

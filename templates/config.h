@@ -134,6 +134,9 @@ enum {
 //@ if tier.disk then
 #define IG_SLOT_BYTES     ${tier.slot_bytes}
 #define IG_POLICY         ${tier.policy_c} /* runtime/cache/policy.h */
+//@   if tier.hot then
+#define IG_POLICY_HOT     ig_xc_hot /* its table */
+//@   end
 #define IG_PREDICTED_HIT  ${tier.hit}
 #define IG_PREDICT_WHY    ${tier.predict_why}
 //@   if tier.predict then

@@ -80,8 +80,9 @@ ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predict=nex
 ENGINE_tier-history      := tests/data/tiny-mixtral.gguf experts_ram=25 predict=history trace=tests/data/tiny-route.trace least=0 stride=2
 ENGINE_tier-forest       := tests/data/tiny-mixtral.gguf experts_ram=25 predict=forest predictor=tests/data/tiny.predictor least=0 stride=2
 ENGINE_tier-mlp          := tests/data/tiny-mixtral.gguf experts_ram=25 predict=mlp predictor=tests/data/tiny.predictor least=0.2
+ENGINE_tier-static       := tests/data/tiny-mixtral.gguf experts_ram=25 policy=static trace=tests/data/tiny-route.trace
 ENGINE_tier-none         := tests/data/tiny-mixtral.gguf experts_ram=25 predict=none
-ENGINES += tier-history tier-forest tier-mlp tier-none
+ENGINES += tier-history tier-forest tier-mlp tier-static tier-none
 ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
 
 # The same engines for AArch64, run under an emulator (tools/setup_arm64.sh); elsewhere they count as skipped.
@@ -135,7 +136,8 @@ $(T)/amx_test: CFLAGS += $(AMX_FLAGS)
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
-$(OUT)/tier_test$(FLAVOR): WRAP := $(addprefix -Wl$(comma)--wrap=,ig_copy_file_open ig_copy_file_close ig_tier_wait)
+$(OUT)/tier_test$(FLAVOR): WRAP := $(addprefix -Wl$(comma)--wrap=,ig_copy_file_open ig_copy_file_close ig_tier_wait ig_tier_layer \
+    $(if $(filter thread,$(SAN)),GOMP_parallel))
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) $(WRAP) -o $@ $< $(filter-out %/main.o,$(PLAN_OBJ)) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(T)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a

@@ -145,8 +145,8 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     for (int l = 0; l < IG_N_LAYER; l++) {
         uint32_t n[3];
         for (int i = 0; i < 3; i++) n[i] = now[4 * l + i] - counts_before[4 * l + i];
-        s.bytes += n[1] * ig_layers[l].expert_stride;
         if (layer >= 0 && layer != l) continue;
+        s.bytes += n[1] * ig_layers[l].expert_stride;
         s.hit += n[0];
         s.miss += n[1] + n[2];
         s.fill += n[1];

@@ -99,12 +99,14 @@ struct ig_expert_stats {
     uint64_t steps;                         /* batches */
     uint64_t hit, late, miss;               /* chosen experts, each once a batch */
     uint64_t fill, evict, early, early_used, early_lost; /* of both phases together */
-    uint64_t bytes;                         /* copied, of all layers and both phases */
+    uint64_t bytes;                         /* copied; with layer -1 of both phases */
     double stall_s;                         /* a thread, on average */
     double copy_busy_s;                     /* with a copy under way; of both phases together */
     double stride;                          /* layers that prefetch looks ahead, mean */
     double ahead_gain;                      /* by its own measure: time of a step without over with */
     uint64_t steps_ahead;                   /* steps with prefetch on */
+    uint64_t asked, renewed, taken_back;    /* questions to the predictor; asked again when nearer; copies
+                                             * that were then cancelled */
 };
 /* How the weights came into memory, in words. */
 const char *ig_loaded(const struct ig_engine *e);
@@ -114,5 +116,8 @@ const char *ig_expert_where(const struct ig_engine *e);
 const char *ig_prefetch_says(const struct ig_engine *e);
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer);
 void ig_expert_stats_reset(struct ig_engine *e);
+/* How far ahead each layer's experts were fetched, over time: samples of IG_N_LAYER strides, one every
+ * so many decode steps; returns their number. */
+uint32_t ig_expert_strides(const struct ig_engine *e, uint32_t *every, const uint8_t **at);
 
 #endif
