@@ -178,7 +178,10 @@ local function tier_view(plan)
   view.slot_bytes, view.hit = c.u64(t.slot_bytes), c.f32(t.hit)
   view.predict_why, view.io = c.str(t.predict_why), IO[t.io]
   view.predict = t.predictor ~= "none" and emit_predict.view(plan)
-  view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(t.strides)
+  view.hot = t.hot and c.rows(t.hot)
+  local strides = {}
+  for l, s in ipairs(t.strides) do strides[l] = ("{ %d, %d, %d }"):format(table.unpack(s)) end
+  view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(strides)
   return view
 end
 
@@ -209,6 +212,8 @@ function M.view(plan, plan_hash)
     plan_text = text_lines(explain.text(plan, plan_hash)), tier = tier_view(plan),
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), binary = plan.model_id,
     gpu = gpu_view(plan), on_device = plan.device and 1 or 0,
+    kv_q8 = plan.size.kv == "q8_0" and 1 or 0,
+    on_unified = plan.device and plan.device.mapped > 0 and 1 or 0,
     on_cache = plan.device and plan.device.cached and 1 or 0, id = plan.id,
   }
 end

@@ -129,7 +129,13 @@ static const struct arg table[] = {
       "tokens in a window, which starts from nothing (default: the plan's context)" },
     { "-c", "--ctx-size", IG_CMD_EVAL, INT, AT(n_ctx), 0, IG_N_CTX, NULL, "N",
       "tokens in a window; 0: 512, or the plan's context if that is less (default)" },
+#if IG_DEVICE
+    { "--vram", NULL, LOADS, U64, AT(vram), 0, 0, NULL, "BYTES",
+      "take no more of the device's memory: the expert cache gets fewer slots (default: the plan's)" },
+#endif
 #if IG_XC
+    { "--link-bw", NULL, LOADS, U64, AT(link_bw), 0, 0, NULL, "BYTES",
+      "simulate a link that carries no more than BYTES a second" },
     { "--pin", NULL, LOADS, INT, AT(pin), 0, 100, NULL, "PERCENT",
       "of the experts that the device may read in RAM (the CPU computes the others' misses)" },
     { "--link", NULL, LOADS, INT, AT(link_share), 0, 100, NULL, "PERCENT",

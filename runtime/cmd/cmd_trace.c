@@ -152,7 +152,7 @@ enum ig_err ig_cmd_trace(const struct ig_opts *o, struct ig_why *why)
     static const char suffix[] = ".trace";
     const size_t len = o->out ? strlen(o->out) : 0, end = sizeof suffix - 1;
     const int bin = len > end && strcmp(o->out + len - end, suffix) == 0;
-    struct ig_session s = { NULL, NULL, NULL };
+    struct ig_session s = { 0 };
     char *text = NULL;
     int32_t *ids = NULL;
     size_t bytes = 0, n = 0;

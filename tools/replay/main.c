@@ -185,12 +185,13 @@ static void run_one(struct job *j, const char *sets, uint32_t n_set, const char 
     ig_geometry(&conf.g, &j->t, n_set, slots);
     if (policy && o->predict >= 0) {
         ig_predict_init(&predictor, (enum predict_kind)o->predict, &j->t, &j->learned,
-                        o->rule.max ? o->rule.max : o->distance);
+                        o->stride[1] ? o->stride[1] : o->distance);
         predictor.least = o->least;
         conf.predictor = &predictor;
     }
-    if (policy && o->rule.max) {
+    if (policy && o->stride[1]) {
         conf.rule = &o->rule;
+        conf.stride = o->stride;
         conf.stride_log = ig_zalloc(j->rows.n, sizeof(float));
         conf.stall_log = ig_zalloc(j->rows.n, sizeof(float));
     }
@@ -322,7 +323,7 @@ int main(int argc, char **argv)
         bad = ig_features(&j.t, &j.rows, &j.learned, j.o.features, j.o.every);
     else
         bad = run_all(&j);
-    if (!bad && j.o.svg && !j.o.recall && !j.o.features && !j.o.rule.max) bad = write_svg(&j);
+    if (!bad && j.o.svg && !j.o.recall && !j.o.features && !j.o.stride[1]) bad = write_svg(&j);
     free(j.y);
     free(j.hot);
     free(j.first);

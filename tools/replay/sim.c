@@ -325,10 +325,11 @@ static void sim_init(struct sim *s, const struct sim_conf *c)
         ig_xcache_init(&s->cache, &c->g, c->policy, c->arg, s->mem);
     }
     if (c->rule) {
-        uint8_t *planned = ig_zalloc(layers, 1);
+        uint8_t(*planned)[3] = ig_zalloc(layers, sizeof *planned);
         s->stride = ig_zalloc(layers, sizeof *s->stride);
-        memset(planned, (int)c->distance, layers);
-        ig_stride_init(s->stride, layers, c->rule, planned);
+        for (uint32_t l = 0; l < layers; l++)
+            planned[l][0] = (uint8_t)c->distance, memcpy(planned[l] + 1, c->stride, 2);
+        ig_stride_init(s->stride, layers, (const uint8_t(*)[3])planned);
         free(planned);
     }
 }
