@@ -51,6 +51,9 @@ endif
 DEVICE_SRC := $(wildcard runtime/device/*.c runtime/model/device_*.c)
 PLAN_SRC   := $(filter-out $(DEVICE_SRC),$(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*/*.c))
 COMMON_SRC := $(filter-out $(PLAN_SRC) $(DEVICE_SRC),$(wildcard runtime/*/*.c))
+AVX2_FLAGS   := -mavx2 -mfma -mf16c
+AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
 ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512 amx
 ISA_aarch64 := neon quant_neon quant_i8mm
 KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%=kernels/cpu/%.c)
@@ -66,8 +69,9 @@ PLAN_OBJ   += $(if $(EMULATE),$(addprefix $(OUT)/obj$(FLAVOR)/runtime/model/,dev
 endif
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build check generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
+.PHONY: all build check cubins generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
 .DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
 
 # Options that stand alone would be ignored in silence.
 $(foreach v,QUANT quant CTX ctx KV kv BATCH batch THREADS threads,$(if $(filter command line,$(origin $v)), \
@@ -120,10 +124,11 @@ $(COMMON)/libreplay.a: $(REPLAY_OBJ)
 $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
-$(TOOLS)/bench-kernels: bench/kernels.c $(COMMON)/libkernels.a
+include bench/fixed.mk
+$(TOOLS)/bench-kernels: bench/kernels.c $(FIXED_COLS:%=$(COMMON)/fixed-%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm 2>$@.log || { cat $@.log >&2; exit 1; }
-$(TOOLS)/bench-attn: bench/attn.c $(COMMON)/libkernels.a
+$(TOOLS)/bench-attn: bench/attn.c $(FIXED_HEADS:%=$(COMMON)/fixed-128x%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
 $(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
@@ -149,6 +154,7 @@ $(OUT)/step.cubin: ROWS := 1
 $(OUT)/batch.cubin: ROWS := $(DEVICE_ROWS)
 $(OUT)/step.cubin $(OUT)/batch.cubin: $(CUDA_SRC) $(OUT)/build.mk $(TOOLS)/mkcubin
 	$(Q)$(TOOLS)/mkcubin -a $(DEVICE_ARCH) -Ikernels -Ikernels/cuda $(DEVICE_DEFS) -DROWS=$(ROWS) -o $@ kernels/cuda/step.cu
+cubins: $(OUT)/step.cubin $(OUT)/batch.cubin
 $(OUT)/obj$(FLAVOR)/runtime/device/device_image.o: $(OUT)/step.cubin $(OUT)/batch.cubin
 $(OUT)/obj$(FLAVOR)/runtime/device/device_image.o: CFLAGS += -Wa,-I$(OUT)
 $(OUT)/obj$(FLAVOR)/runtime/device/device.o: CFLAGS += -isystem $(CUDA)/include
@@ -163,10 +169,9 @@ $(COMMON)/libcommon.a: $(COMMON_OBJ)
 $(COMMON)/libkernels.a: $(KERN_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 
-AMX_FLAGS := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
-$(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:       CFLAGS += -mavx2 -mfma -mf16c
-$(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
-$(COMMON)/kernels/cpu/neon.o $(COMMON)/kernels/cpu/quant_neon.o:       CFLAGS += -march=armv8.2-a+dotprod
+$(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:     CFLAGS += $(AVX2_FLAGS)
+$(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += $(AVX512_FLAGS)
+$(COMMON)/kernels/cpu/neon.o $(COMMON)/kernels/cpu/quant_neon.o:     CFLAGS += -march=armv8.2-a+dotprod
 $(COMMON)/kernels/cpu/quant_i8mm.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm
 $(COMMON)/kernels/cpu/amx.o: CFLAGS += $(AMX_FLAGS)
 $(COMMON)/%.o: %.c

@@ -25,5 +25,8 @@ hardware {
   --   vram_reserve = 1920 << 20,  -- what the driver, the display and fragmentation take
   --   vram_bw = 900e9,            -- reading VRAM
   --   link_bw = 25e9,             -- host to device, pinned, in copies of an expert's size
+  --   link_up_bw = 25e9, link_both_bw = 20e9,  -- optional: device to host; each way at the same time
+  --   busy_link_bw = 20e9, busy_cpu_bw = 40e9, -- optional: what the link and all cores read of RAM at the same time
+  --   unified = true,                          -- optional: RAM and VRAM are one memory, which holds the weights once
   -- },
 }

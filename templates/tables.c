@@ -133,11 +133,18 @@ const uint32_t ig_xc_first[IG_N_SET + 1] = {
     $row
 //@   end
 };
-const uint8_t ig_xc_stride[IG_N_LAYER] = {
+const uint8_t ig_xc_stride[IG_N_LAYER][3] = {
 //@   for _, row in ipairs(tier.strides) do
     $row
 //@   end
 };
+//@   if tier.hot then
+const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT] = {
+//@     for _, row in ipairs(tier.hot) do
+    $row
+//@     end
+};
+//@   end
 //@ end
 //@ if tier.predict then
 

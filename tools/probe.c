@@ -4,8 +4,8 @@
  *
  * Run by build.lua.  Finds the instruction set, the cores and the RAM that this
  * process may use (affinity and cgroup limits count), and the caches; measures
- * how fast all cores and one core read memory, and how fast FOLDER's disk
- * reads.  Writes nothing but one temporary file in FOLDER, which has no name
+ * how fast all cores and one core read memory, how fast FOLDER's disk
+ * reads, and what a GPU is and does (probe_gpu.c).  Writes nothing but one temporary file in FOLDER, which has no name
  * while it is in use.  Knows nothing of models or plans.
  */
 #define _GNU_SOURCE
@@ -23,6 +23,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
+#include "probe.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__)
@@ -64,7 +65,7 @@ static double clock_seconds(clockid_t clock)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double now(void) { return clock_seconds(CLOCK_MONOTONIC); }
+double now(void) { return clock_seconds(CLOCK_MONOTONIC); }
 
 /* First line of a small file, without its newline; 0 when it cannot be read. */
 static int read_line(char *line, size_t bytes, const char *fmt, ...)
@@ -496,6 +497,39 @@ static uint64_t rounded(double rate)
     return (uint64_t)(rate / (double)unit + 0.5) * unit;
 }
 
+struct cores { /* to be measured beside the link */
+    const struct line *buf;
+    uint64_t bytes;
+    int threads;
+};
+static double measure_cores(void *ctx)
+{
+    const struct cores *c = ctx;
+    int disturbed = 0;
+    return measure_memory(c->buf, c->bytes, c->threads, &disturbed);
+}
+
+/* The GPU's part of the profile.  What the driver and others have of its memory is reserved, and room
+ * for the kernels and their context. */
+static void print_gpu(const struct gpu_found *g)
+{
+    const uint64_t reserve = g->total - g->free + 512 * MIB;
+    printf("  gpu = {  -- driver %d.%d; %s%s\n"
+           "    name = \"%s\",\n"
+           "    arch = \"sm_%d%d\",\n"
+           "    vram = %" PRIu64 ",\n"
+           "    vram_reserve = %" PRIu64 ",  -- %" PRIu64 " MiB are free; less 512 for kernels\n"
+           "    vram_bw = %" PRIu64 ",\n"
+           "    link_bw = %" PRIu64 ", link_up_bw = %" PRIu64 ", link_both_bw = %" PRIu64 ",\n"
+           "    busy_link_bw = %" PRIu64 ", busy_cpu_bw = %" PRIu64 ",  -- link and cores at the same time\n"
+           "    unified = %s,\n"
+           "  },\n",
+           g->driver / 1000, g->driver / 10 % 100, g->pinned ? "memory can be pinned" : "little memory can be pinned (ulimit -l)",
+           "; link: copies of 4 MiB", g->name, g->major, g->minor, g->total,
+           reserve < g->total ? reserve : g->total - 1, g->free / MIB, rounded(g->vram), rounded(g->down), rounded(g->up),
+           rounded(g->both), rounded(g->busy_down), rounded(g->cpu), g->unified ? "true" : "false");
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -520,6 +554,9 @@ int main(int argc, char **argv)
     say("memory, 1 thread");
     const double one = measure_memory(buf, bytes, 1, &disturbed);
     if (one > all) all = one; /* the others may rest */
+    say("GPU");
+    struct gpu_found gpu;
+    const char *no_gpu = probe_gpu(&gpu, measure_cores, &(struct cores){ buf, bytes, cores });
     munmap(buf, bytes);
     say("disk");
     const struct disk disk = measure_disk(argv[1], &how);
@@ -545,10 +582,15 @@ int main(int argc, char **argv)
         "  core_bw = %" PRIu64 ",  -- 1 thread\n"
         "  disk_bw = %" PRIu64 ",\n"
         "  disk_piece = %" PRIu64 ", disk_depth = %d, disk_latency = %" PRIu64 ",\n"
-        "  cache = { l1d = %" PRIu64 ", l2 = %" PRIu64 ", l3 = %" PRIu64 " },\n"
-        "}\n",
+        "  cache = { l1d = %" PRIu64 ", l2 = %" PRIu64 ", l3 = %" PRIu64 " },\n",
         LEAST_PASSES, bytes / MIB, how, name,
         disturbed ? ", busy with other programs" : "", isa, cores, ram, rounded(all), cores,
         rounded(one), rounded(disk.bw), disk.piece, disk.depth, rounded(1e9 * disk.latency), c.l1d, c.l2, c.l3);
+    if (no_gpu)
+        printf("  -- no GPU was measured: %s\n", no_gpu);
+    else
+        print_gpu(&gpu);
+    printf("}\n");
+    if (no_gpu) fprintf(stderr, "probe: no GPU: %s\n", no_gpu);
     return fflush(stdout) == 0 ? 0 : 1;
 }

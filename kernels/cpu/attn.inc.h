@@ -130,6 +130,7 @@ static void KV(attn)(struct ig_attn *st, const void *q, const void *k, const voi
                      const void *next, int hd, int g, int lo, int hi, float scale,
                      const float *bias, int step)
 {
+    IG_KNOWN_HEADS(hd, g);
 #ifdef SCORES
     const size_t q_bytes = (size_t)hd / IG_QBLOCK * sizeof(struct ig_xq);
 #else

@@ -131,6 +131,7 @@ static void FN(panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *
                       int n)
 {
     int t = 0;
+    IG_KNOWN_COLS(cols);
     for (; t + 8 <= n; t += 8) FN(rows)(y + t, panel, x + t, cols, 8);
     for (; t + 4 <= n; t += 4) FN(rows)(y + t, panel, x + t, cols, 4);
     if (t + 2 <= n) {

@@ -151,7 +151,7 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
 static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                      int rb)
 {
-    float acc[FN(RB)][IG_BLOCK_PARTS][IG_PANEL_ROWS];
+    _Alignas(64) float acc[FN(RB)][IG_BLOCK_PARTS][IG_PANEL_ROWS];
     int8_t buffer[512];
     memset(acc, 0, (size_t)rb * sizeof acc[0]);
     for (int b = 0; b < nb; p += TILE) {
@@ -180,6 +180,7 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
 void FN(ig_panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *const *x, int cols,
                   int n)
 {
+    IG_KNOWN_COLS(cols);
     const int nb = cols / IG_QBLOCK;
     if (n == 1) {
         FN(one)(y[0], panel, x[0], nb);

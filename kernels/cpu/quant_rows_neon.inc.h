@@ -4,7 +4,7 @@
  * Rows of activations go two by two.  What a pair needs of 32 columns is made once for all 16 rows
  * of weights: the bytes as quant_sums wants them, what the sums start from (so that a zero point
  * costs nothing later), and the factors of both rows in one vector, of which a multiplication takes
- * a lane.  Bound: instructions, which bench/count.sh counts: of 88 that Q8_0 takes for 16 rows of
+ * a lane.  Bound: instructions, which bench/count.sh counts: of 89 that Q8_0 takes for 16 rows of
  * weights, 32 columns and one row of activations, 32 are SDOT; of 84, 16 are SMMLA.
  */
 struct FN(pair) {

@@ -1,6 +1,7 @@
 /* vec_avx2.h -- the vector words of the *.inc.h bodies, 8 floats wide. */
 #include <immintrin.h>
 
+#include "../fixed.h"
 #include "unroll.h"
 
 /* Decode streams panels that lie one after the other.  Into L2, three pages ahead: nearer or into

@@ -2,6 +2,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
+#include "../fixed.h"
 #include "unroll.h"
 
 /* As vec_avx2.h has it, at its distance: on no such machine was it measured. */

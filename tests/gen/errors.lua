@@ -179,6 +179,15 @@ function T.test_vram_refusals()
   eq(why(6 << 30), "cache: want 2 expert slots of 336.0 MiB for one layer's choice, got 1 in 588.4 MiB of VRAM")
 end
 
+function T.test_load_map_wants_everything_in_ram()
+  for _, case in ipairs { { "avx2-desktop", "tier=mmap", "tier=mmap" },
+      { "avx2-desktop", "experts_ram=50", "tier=disk" }, { "h200", "ctx=64", "a machine with a GPU" } } do
+    local plan, problems = lib.plan("tiny-mixtral", case[1], { "load=map", case[2] })
+    lu.assertNil(plan)
+    lu.assertStrContains(problems[1], "--set: load: want copy for " .. case[3] .. ", got map")
+  end
+end
+
 function T.test_vram_options_want_a_gpu()
   for _, set in ipairs { "vram=1000000", "vram_ways=2" } do
     local plan, problems = lib.plan("tiny-mixtral", "avx2-desktop", { set })

@@ -423,6 +423,7 @@ const char *const ig_plan_text[] = {
     "weights    experts bf16, attention bf16, router f32, embedding bf16, output bf16\n",
     "           6.3 MiB resident + 52.5 MiB of experts (480.0 KiB each)\n",
     "sizes      2048 positions of f16 KV, batches of 256 rows (32 with logits), 8 threads\n",
+    "           weights mapped from their file\n",
     "\n",
     "arena               offset            bytes\n",
     "  data                   0         61669376  58.8 MiB\n",
