@@ -193,6 +193,8 @@ function M.view(plan, plan_hash)
     kv_part_bytes = c.u64(mem.kv_part_bytes),
     norm_eps = c.f32(m.norm_eps), a = arithmetic(m), tps = c.f32(plan.rate.tps),
     data_bytes = c.u64(layout.data_bytes), resident_bytes = c.u64(layout.resident_bytes),
+    input_row_bytes = layout.input_row_bytes and c.u64(layout.input_row_bytes) or nil,
+    input_bytes = layout.input_bytes and c.u64(layout.input_bytes) or nil,
     token_bytes = c.u64(layout.token_bytes), mem_bytes = c.u64(mem.bytes),
     thread_bytes = c.u64(mem.thread_bytes), spare_bytes = c.u64(mem.spare_bytes), mem_bw = c.u64(plan.hw.mem_bw),
     layout_hash = c.hex64(layout.hash), layout_text = c.str(layout.text),

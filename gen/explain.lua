@@ -57,6 +57,7 @@ local function describe_weights(plan, add)
     num.human(layout.data_bytes - layout.resident_bytes), num.human(most))
   add("sizes      %d positions of %s KV, batches of %d rows (%d with logits), %d threads", plan.size.ctx,
     plan.size.kv, plan.size.batch, plan.size.logit_rows, plan.size.threads)
+  add("           %s", plan.size.load_map == 1 and "weights mapped from their file" or "weights copied into memory")
   for _, note in ipairs(plan.notes) do add("note       %s", note) end
 end
 

@@ -6,7 +6,7 @@ local schema = require "gen.schema"
 
 local M = {}
 
-M.isas = { "ref", "avx2", "avx512", "amx" }
+M.isas = { "ref", "avx2", "avx512", "amx", "neon", "i8mm" }
 
 local BANDWIDTH = { min = 1000000, max = 1 << 50 }
 

@@ -6,7 +6,8 @@
 hardware {
   source = "assumed: an example",  -- where the numbers come from; the plan's report shows it
 
-  isa = "ref",         -- kernels: ref (plain C), avx2 (with FMA, F16C), avx512 (F BW DQ VL VNNI), amx (tiles beside it)
+  isa = "ref",         -- kernels: ref (plain C), avx2 (with FMA, F16C), avx512 (F BW DQ VL VNNI), amx (tiles beside it);
+                       -- AArch64: neon (with dot products), i8mm (neon and matrix products)
   cores = 2,           -- physical cores: the most threads (`--set threads=N` overrides)
   ram = 4 << 30,       -- all of it; the plan leaves a sixteenth, at least 512 MiB, to the system
   mem_bw = 10e9,       -- reading memory with all cores, far beyond the last cache level

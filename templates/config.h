@@ -56,6 +56,7 @@ enum {
     IG_TIER_DISK     = 1,
     IG_TIER_MMAP     = 2,
     IG_TIER          = ${tier.id},
+    IG_LOAD_MAP      = ${size.load_map}, /* 1: weights stay where the page cache has them; 0: copied */
 //@ if tier.disk then
     IG_N_XSLOT        = ${tier.n_slot},
     IG_N_SPARE       = ${tier.n_spare}, /* slots of experts that the policy does not admit */
@@ -125,6 +126,10 @@ enum {
 #define IG_DATA_BYTES     $data_bytes
 #define IG_RESIDENT_BYTES $resident_bytes
 #define IG_TOKEN_BYTES    $token_bytes
+//@ if input_bytes then
+#define IG_INPUT_ROW_BYTES $input_row_bytes /* what the encoder reads for one row; for a batch, at most */
+#define IG_INPUT_BYTES     $input_bytes
+//@ end
 #define IG_HW_DISK_BW     $disk_bw
 //@ if tier.disk then
 #define IG_SLOT_BYTES     ${tier.slot_bytes}

@@ -6,7 +6,9 @@ T         := out/tests$(FLAVOR)
 SHARED    := $(or $(INGOT_SHARED),../shared)
 # The profile whose kernels this CPU can run.
 TEST_HW   := $(shell if grep -qw avx512_vnni /proc/cpuinfo; then echo hw/avx512-server.lua; \
-               elif grep -qw avx2 /proc/cpuinfo; then echo hw/avx2-desktop.lua; else echo hw/TEMPLATE.lua; fi)
+               elif grep -qw avx2 /proc/cpuinfo; then echo hw/avx2-desktop.lua; \
+               elif grep -qw i8mm /proc/cpuinfo; then echo hw/graviton3.lua; \
+               elif grep -qw asimddp /proc/cpuinfo; then echo hw/ampere-altra.lua; else echo hw/TEMPLATE.lua; fi)
 
 # Engines that tests run: name, model, options.  out/test/t-NAME/.
 ENGINE_mixtral           := tests/golden/mixtral
@@ -60,6 +62,12 @@ ENGINE_tiny-kvq8 := $(SHARED)/models/tiny-mixtral quant=f32 kv=q8_0
 ENGINES += tiny-kvq8 tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
 endif
 
+# The same weights copied into memory; plans that are large enough to weigh a process against.
+ENGINE_demo-copy   := tests/data/tiny-mixtral.gguf load=copy
+ENGINE_memory-long := tests/fixture/memory.lua ctx=32768
+ENGINE_memory-wide := tests/fixture/memory.lua ctx=4096 batch=2048 load=copy
+ENGINES += demo-copy memory-long memory-wide
+
 # Experts behind two slots a layer, the fewest there can be; behind half; behind all; in the page cache.
 ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=direct policy=echo-admit predict=hybrid
 ENGINE_tier-half         := tests/data/tiny-mixtral.gguf experts_ram=50 sets=1 predict=next-router
@@ -75,6 +83,17 @@ ENGINE_tier-mlp          := tests/data/tiny-mixtral.gguf experts_ram=25 predict=
 ENGINE_tier-none         := tests/data/tiny-mixtral.gguf experts_ram=25 predict=none
 ENGINES += tier-history tier-forest tier-mlp tier-none
 ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
+
+# The same engines for AArch64, run under an emulator (tools/setup_arm64.sh); elsewhere they count as skipped.
+ARM64_neon  := mixtral tier tiny-kvq8
+ARM64_i8mm  := gpt-oss tiny-q4_k
+ARM64_UNITS := kernels_math kernels_vector kernels_quantize kernels_attn kernels_panel quants machine
+ARM64_LIBS  := out/arm64/usr/lib/aarch64-linux-gnu
+ARM64_CC    := aarch64-linux-gnu-gcc$(if $(wildcard $(ARM64_LIBS)), -isystem out/arm64/usr/include \
+    -isystem out/arm64/usr/include/aarch64-linux-gnu -L$(ARM64_LIBS) -Wl$(comma)-rpath$(comma)$(CURDIR)/$(ARM64_LIBS))
+$(foreach i,neon i8mm,$(foreach e,$(filter $(ENGINES),$(ARM64_$i)),$(eval ARM64_ENGINES += arm64-engine-$e)$(eval arm64-engine-$e: HW_OF := $i)))
+HW_neon := hw/ampere-altra.lua
+HW_i8mm := hw/graviton3.lua
 
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
@@ -108,7 +127,7 @@ ENGINE_blocks-e := $(call blocks,q2_k,q4_k,mxfp4,mxfp4)
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc
 PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c)))
-UNITS      := $(filter-out tier $(PLAN_UNITS),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
+UNITS      := $(filter-out tier $(PLAN_UNITS) $(if $(filter-out x86_64,$(ARCH)),amx),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
 FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
@@ -172,8 +191,22 @@ emulated:
 	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
 	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
 
+.PHONY: setup-arm64 arm64 arm64-build $(ARM64_ENGINES)
+setup-arm64:
+	@tools/setup_arm64.sh
+arm64: # builds only where the tools are, and not for this machine itself
+	@if [ $(HOST) != aarch64 ] && command -v qemu-aarch64-static >/dev/null && echo 'int main(void) { return 0; }' | \
+	    $(ARM64_CC) -x c - -x none -o /dev/null $(TEST_LIBS) 2>/dev/null; then $(MAKE) arm64-build; fi
+arm64-build: $(ARM64_ENGINES)
+	@$(PARALLEL) CC="$(ARM64_CC)" $(ARM64_UNITS:%=out/tests-aarch64/%_test)
+$(ARM64_ENGINES): arm64-engine-%:
+	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(HW_$(HW_OF)) --out out/test --set id=arm64-$* \
+	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
+	@$(PARALLEL) CC="$(ARM64_CC)" ID=test/arm64-$* build >/dev/null
+
 SUB := $(MAKE) --no-print-directory
 test: setup
+	@tools/setup_arm64.sh || echo "setup-arm64: failed; what needs an emulator counts as skipped" >&2
 	@$(PARALLEL) units replay
 	@$(SUB) engines
 	@$(PARALLEL) ID=test/t-demo plan-units
@@ -183,6 +216,7 @@ test: setup
 	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
 	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
 	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
+	@$(SUB) arm64
 	@for f in $(FACTS); do $(SUB) ID=test/t-$$f out/test/t-$$f/facts_test || exit 1; done
 	@$(SUB) emulated
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
@@ -198,6 +232,7 @@ test-list:
 	   for u in $(PLAN_UNITS); do echo "out/test/t-demo/$${u}_test"; echo "out/test/t-demo/$${u}_test-address-undefined"; done; \
 	   for u in $(TIER_UNITS); do echo "out/test/t-tier/$${u}_test"; echo "out/test/t-tier/$${u}_test-address-undefined"; done; \
 	   for f in $(ODD); do echo "out/test/t-odd-$$f/pack_test-address-undefined"; done; \
+	   for u in $(ARM64_UNITS); do echo "tests/arm64.sh out/tests-aarch64/$${u}_test"; done; \
 	   for f in $(FACTS); do echo "out/test/t-$$f/facts_test"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \

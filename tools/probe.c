@@ -26,6 +26,9 @@
 #include "probe.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 enum {
@@ -97,28 +100,44 @@ static const char *find_isa(void)
     const int avx2 = saves_avx && (b & bit_AVX2) && (leaf1_c & fma_f16c) == fma_f16c;
     if (avx2 && saves_avx512 && (b & avx512) == avx512 && (c & bit_AVX512VNNI)) return "avx512";
     if (avx2) return "avx2";
+#elif defined(__aarch64__)
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP)
+        return getauxval(AT_HWCAP2) & HWCAP2_I8MM ? "i8mm" : "neon";
 #endif
     return "ref";
 }
 
-/* The CPU's name for the profile; only characters that need no escape in Lua. */
-static void find_cpu_name(char *name, size_t bytes)
+/* What /proc/cpuinfo says first of `field`, only characters that need no escape in Lua; or 0. */
+static int find_cpuinfo(char *value, size_t bytes, const char *field)
 {
-    snprintf(name, bytes, "an unnamed CPU");
     FILE *f = fopen("/proc/cpuinfo", "r");
     char line[512];
-    while (f && fgets(line, sizeof line, f)) {
-        if (strncmp(line, "model name", 10) != 0 || !strchr(line, ':')) continue;
+    int found = 0;
+    while (!found && f && fgets(line, sizeof line, f)) {
+        if (strncmp(line, field, strlen(field)) != 0 || !strchr(line, ':')) continue;
         const char *from = strchr(line, ':') + 1;
         size_t n = 0;
         for (; *from && *from != '\n' && n + 1 < bytes; from++) {
-            if (*from == ' ' && (n == 0 || name[n - 1] == ' ')) continue;
-            name[n++] = *from < ' ' || *from > '~' || *from == '"' || *from == '\\' ? '?' : *from;
+            if (*from == ' ' && (n == 0 || value[n - 1] == ' ')) continue;
+            value[n++] = *from < ' ' || *from > '~' || *from == '"' || *from == '\\' ? '?' : *from;
         }
-        name[n] = 0;
-        break;
+        value[n] = 0;
+        found = 1;
     }
     if (f) fclose(f);
+    return found;
+}
+
+/* The CPU's name for the profile.  Linux on AArch64 has numbers for it. */
+static void find_cpu_name(char *name, size_t bytes)
+{
+    char maker[32], part[32];
+    if (find_cpuinfo(name, bytes, "model name")) return;
+    if (find_cpuinfo(maker, sizeof maker, "CPU implementer") &&
+        find_cpuinfo(part, sizeof part, "CPU part"))
+        snprintf(name, bytes, "CPU implementer %s, part %s", maker, part);
+    else
+        snprintf(name, bytes, "an unnamed CPU");
 }
 
 /* --- limits --- */

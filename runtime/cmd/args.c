@@ -209,6 +209,8 @@ static const struct {
     { "--flash-attn", "not needed here" },
     { "perplexity", "here it is eval" },
     { "quantize", "here it is pack; the formats are planned: make SET=\"quant=...\"" },
+    { "--quant", "pack makes the formats that were planned, of each class of tensors: "
+                 "make SET=\"quant=q8_0 quant.expert=q4_k\"" },
     { "convert", "here it is pack" },
     { "server", "no server in this version" },
     { "serve", "no server in this version" },
@@ -409,7 +411,7 @@ enum ig_err ig_args_parse(struct ig_opts *o, enum ig_cmd cmd, int argc, char **a
     int only_operands = 0;
 
     memset(o, 0, sizeof *o);
-    o->operands = (const char **)(uintptr_t)argv;    /* those read already make room */
+    o->operands = (const char **)(uintptr_t)argv; /* those read already make room */
     o->pin = 100;
     o->bench_prompt = o->bench_gen = o->greedy = o->link_share = -1; /* not given */
     for (int i = 0; i < N_ARG && !err; i++)

@@ -20,6 +20,7 @@ struct ig_open {
     int link_share;      /* 1 + per cent of its cache's misses that take the link; 0: as measured */
     uint64_t vram;       /* most bytes of a device's memory to take; 0: the plan's */
     uint64_t link_bw;    /* bytes a second that the link carries at most (a simulation); 0: as it is */
+    const char *root;    /* stands before /sys and /proc when cores are found (tests); NULL: "" */
     int poison;          /* fill scratch with NaN first (tests) */
     void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: quiet */
 };
@@ -105,6 +106,8 @@ struct ig_expert_stats {
     double ahead_gain;                      /* by its own measure: time of a step without over with */
     uint64_t steps_ahead;                   /* steps with prefetch on */
 };
+/* How the weights came into memory, in words. */
+const char *ig_loaded(const struct ig_engine *e);
 /* Where experts are and how they are read, in words. */
 const char *ig_expert_where(const struct ig_engine *e);
 /* Whether experts are fetched early, and why: "on, because ...", "off, because ...". */

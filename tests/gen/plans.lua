@@ -204,7 +204,8 @@ end
 
 function T.test_sizes_default()
   local p = lib.plan("tiny-mixtral", "avx2-desktop")
-  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8, tier = plan_tier.RAM })
+  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8, tier = plan_tier.RAM,
+    load_map = 1 })
   eq(lib.plan("mixtral", "avx2-desktop").size.ctx, 4096)
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32" }).size.kv, "f32")
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32", "kv=f16" }).size.kv, "f16")
@@ -216,6 +217,15 @@ function T.test_sizes_default()
   local p2 = lib.plan("tiny-mixtral", "avx2-desktop", { "ctx=100" })
   eq({ p2.size.ctx, p2.size.batch, p2.size.logit_rows }, { 100, 100, 32 })
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "batch=5" }).size.logit_rows, 5)
+end
+
+-- Weights stay in their file's pages where nothing else needs them in memory of its own.
+function T.test_load()
+  local function load_map(...) return lib.plan(...).size.load_map end
+  eq(load_map("tiny-mixtral", "avx2-desktop", { "load=map" }), 1)
+  eq(load_map("tiny-mixtral", "avx2-desktop", { "load=copy" }), 0)
+  eq(load_map("mixtral", "avx2-desktop", { "experts_ram=30" }), 0)
+  eq(load_map("tiny-mixtral", "h200"), 0)
 end
 
 -- Slots are dealt to sets in runs of layers; the left-over ones go to the first sets.
@@ -294,10 +304,15 @@ function T.test_blocks_of_256_fall_back_with_a_note()
 end
 
 function T.test_kernels()
-  eq(plan_kernels.plan { isa = "ref" }, { isa = "ref", kern = "ig_kernels_ref", need_cpu = 0 })
-  eq(plan_kernels.plan { isa = "avx2" }, { isa = "avx2", kern = "ig_kernels_avx2", need_cpu = 1 })
-  eq(plan_kernels.plan { isa = "avx512" }, { isa = "avx512", kern = "ig_kernels_avx512", need_cpu = 3 })
-  eq(plan_kernels.plan { isa = "amx" }, { isa = "amx", kern = "ig_kernels_amx", need_cpu = 7 })
+  local function check(isa, need_cpu, arch)
+    eq(plan_kernels.plan { isa = isa }, { isa = isa, kern = "ig_kernels_" .. isa, need_cpu = need_cpu, arch = arch })
+  end
+  check("ref", 0, "")
+  check("avx2", 1, "x86_64")
+  check("avx512", 3, "x86_64")
+  check("amx", 7, "x86_64")
+  check("neon", 256, "aarch64")
+  check("i8mm", 768, "aarch64")
 end
 
 function T.test_rate()
