@@ -33,8 +33,9 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
     struct ig_ask *ask = e->miss.ask;
     const uint64_t from = l->expert_off - IG_RESIDENT_BYTES; /* experts follow the resident part */
     c->ways = set < 0 ? 0 : e->miss.ways;
-    c->tag = (int32_t *)(void *)(mem + IG_VRAM_TAG_OFF) + (set < 0 ? 0 : set) * IG_XC_WAYS;
-    c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + layer * IG_N_EXPERT;
+    c->way = (int32_t *)(void *)(mem + IG_VRAM_WAY_OFF) + 2 * layer * IG_N_EXPERT;
+    c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + 2 * layer * IG_N_EXPERT;
+    c->victim = (int32_t *)(void *)(mem + IG_VRAM_VICTIM_OFF) + 2 * layer * 2 * IG_N_EXPERT_USED;
     c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + 4 * layer;
     c->set = set < 0 ? 0 : (uint64_t)set * IG_XC_WAYS * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
@@ -51,14 +52,18 @@ static void fill_args(const struct ig_engine *e, struct ig_xcache *c)
     unsigned char *mem = ig_device_mem(e->device);
     uint32_t *count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF);
     *c = (struct ig_xcache){
-        .now = (struct ig_places *)(void *)(mem + IG_VRAM_PLACES_OFF),
         .step = count + 4 * IG_N_LAYER, .split = (int32_t *)count + 4 * IG_N_LAYER + 1,
         .slots = mem + IG_VRAM_SLOTS_OFF, .slot_bytes = IG_XC_SLOT_BYTES,
         .host_split = e->miss.ask->split, .answer = e->miss.ask->answer,
     };
 }
 
-_Static_assert(sizeof(struct ig_places) <= IG_VRAM_PLACES_BYTES && IG_N_EXPERT_USED <= (int)IG_MOST_USED, "places");
+/* An empty cache: no expert has a way, and victims are the ways in order. */
+static void empty(struct ig_engine *e)
+{
+    ig_device_fill(e->device, IG_VRAM_WAY_OFF, 0xff, IG_VRAM_WAY_BYTES);
+    ig_device_fill(e->device, IG_VRAM_VICTIM_OFF, 0xff, IG_VRAM_VICTIM_BYTES);
+}
 
 enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why)
 {
@@ -69,10 +74,9 @@ enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why)
         return ig_fail(why, IG_NO_MEM, "device: cannot pin %zu bytes of host memory", sizeof *e->miss.ask);
     if (seen != e->miss.ask) return ig_fail(why, IG_NO_DEVICE, "device: it maps host memory elsewhere");
     memset(e->miss.ask, 0, sizeof *e->miss.ask);
-    ig_device_fill(d, IG_VRAM_TAG_OFF, 0xff, IG_VRAM_TAG_BYTES);
+    empty(e);
     ig_device_fill(d, IG_VRAM_USE_OFF, 0, IG_VRAM_USE_BYTES);
     ig_device_fill(d, IG_VRAM_COUNT_OFF, 0, IG_VRAM_COUNT_BYTES);
-    ig_device_fill(d, IG_VRAM_PLACES_OFF, 0, IG_VRAM_PLACES_BYTES);
     e->miss.ways = IG_XC_WAYS;
     return IG_OK;
 }
@@ -179,7 +183,7 @@ void ig_stream_begin(struct ig_engine *e)
 }
 void ig_stream_end(struct ig_engine *e)
 {
-    ig_device_fill(e->device, IG_VRAM_TAG_OFF, 0xff, IG_VRAM_TAG_BYTES); /* the slots hold no experts now */
+    empty(e); /* the slots held layers */
 }
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer)
 {

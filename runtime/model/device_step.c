@@ -24,13 +24,7 @@ enum {
 };
 
 /* name, threads, shared memory beyond its own: of one row, then of a batch. */
-#if IG_XC
-#define PLACE_KERNEL(X) X(place, IG_PLACE_THREADS, 0)
-#else
-#define PLACE_KERNEL(X)
-#endif
 #define STEP_KERNELS(X) \
-    PLACE_KERNEL(X) \
     X(embed, IG_ROW_THREADS, 0) \
     X(qkv, IG_PANEL_THREADS, 0) \
     X(attn, ATTN_THREADS, ATTN_SHARED) \
@@ -210,12 +204,10 @@ static void step_layer(struct ig_engine *e, int layer)
     run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
     run_step(e, STEP_router, 1 + routers, 1);
-#if IG_XC
-    if (args.routed) run_step(e, STEP_place, 1, 1);
-#endif
-    const int fills = IG_XC && args.routed ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
-    run_step(e, STEP_gate_up, (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks() + fills, 1);
-    run_step(e, STEP_down, EMBD_PANELS, 1);
+    const int cached = IG_XC && args.routed, fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
+    const int asks = cached && args.xc.posted != NULL;
+    run_step(e, STEP_gate_up, asks + (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks() + fills, 1);
+    run_step(e, STEP_down, EMBD_PANELS + cached, 1);
 }
 
 static void step_output(struct ig_engine *e)

@@ -13,12 +13,7 @@
 
 typedef void kernel_fn(const struct ig_args a);
 
-#if IG_XC
-#define PLACE(X) X(place)
-#else
-#define PLACE(X)
-#endif
-#define STEP(X) PLACE(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output)
+#define STEP(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output)
 #define BATCH(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output) \
     X(store_kv) X(quantize) X(topk) X(group) X(combine)
 #define X(name) void ig_##name##_rows1(const struct ig_args a);
