@@ -57,6 +57,9 @@ IG_FN unsigned ig_load2(const void *p)
 
 IG_FN unsigned ig_load1(const void *p) { return __ldg((const unsigned char *)p); }
 
+/* The line of `p` comes into L2. */
+IG_FN void ig_prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
 /* c + sum of four u8 * s8 */
 IG_FN int ig_dot4(unsigned w, int x, int c)
 {

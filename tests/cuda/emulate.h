@@ -72,6 +72,7 @@ IG_FN ig_u4 ig_load16(const void *p)
     memcpy(&v, p, sizeof v);
     return v;
 }
+IG_FN void ig_prefetch(const void *p) { (void)p; }
 IG_FN float ig_load_float(const float *p) { return *p; }
 IG_FN int ig_load_fresh(const int *p) { return *p; }
 IG_FN long long ig_load_fresh8(const void *p) { return *(const long long *)p; }
