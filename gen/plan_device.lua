@@ -42,13 +42,15 @@ end
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ" }
 
+M.COUNTS = 7 -- of a layer: enum ig_xcount of kernels/cuda/args.h
+
 -- What a decode step with a cache of experts needs beside the slots.
 local function cache_buffers(m)
   return { -- tables twice, for steps to use in turn
     { "WAY",    2 * m.n_layer * m.n_expert * 4 },
     { "USE",    2 * m.n_layer * m.n_expert * F32 },
     { "VICTIM", 2 * m.n_layer * 2 * m.n_expert_used * 4 },
-    { "COUNT",  (4 * m.n_layer + 1 + m.n_expert_used + 1) * 4 },
+    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 1) * 4 },
   }
 end
 

@@ -36,6 +36,10 @@ struct ig_rows {
     int32_t *want;              /* [n_want] rows whose logits are wanted */
 };
 
+/* What is counted of a layer: experts; steps with misses; how long the experts' first half took in those
+ * steps and in the others, in units of 32 ns; when it began, in ns. */
+enum ig_xcount { IG_N_HIT, IG_N_LINK, IG_N_CPU, IG_N_LATE, IG_T_LATE, IG_T_HIT, IG_T_BEGAN, IG_N_XCOUNT };
+
 /* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
 struct ig_xcache {
     /* of this layer, two copies that steps use in turn: [experts] way of an expert, -1: none; [experts]
@@ -44,7 +48,7 @@ struct ig_xcache {
     float *use;
     int32_t *victim;
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */
-    uint32_t *count;                     /* of this layer: hits, over the link, by the CPU */
+    uint32_t *count;                     /* of this layer: enum ig_xcount */
     uint32_t *step;                      /* steps so far, this one included */
     int32_t *split;                      /* [k + 1] of m reachable misses, how many take the link */
     int32_t ways;                        /* in use */

@@ -125,6 +125,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     const int force = ig_load_fresh(a.force);
     if (CACHED && a.routed && !aside) load_set(&a, &c, GATE_UP_THREADS);
     ig_after_previous();
+    if (CACHED && blockIdx.x == 0 && threadIdx.x == 0) a.xc.count[IG_T_BEGAN] = ig_clock();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     if (aside) {
         const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0 };
@@ -254,6 +255,7 @@ IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
     if ((int)blockIdx.x >= DIV_UP(N_EMBD, PR)) {
         keep_set(&a, &c, DOWN_THREADS);
         ig_after_previous();
+        if (t == 0) count_step(&a, &c);
         return;
     }
 #endif

@@ -20,17 +20,29 @@ IG_FN void weigh_ways(const struct chosen *c, float *worth, int ways, int thread
     __syncthreads();
 }
 
+/* One thread: what is counted, once ig_gate_up has ended. */
+IG_FN void count_step(const struct ig_args *a, const struct chosen *c)
+{
+    uint32_t *n = a->xc.count;
+    const unsigned took = (ig_clock() - (unsigned)ig_load_fresh((const int *)&n[IG_T_BEGAN])) / 32;
+    int hit = 0, link = 0;
+    for (int k = 0; k < N_EXPERT_USED; k++) {
+        hit += c->at[k] >= 0 && !c->fill[k];
+        link += c->fill[k];
+    }
+    n[IG_N_HIT] += (uint32_t)hit;
+    n[IG_N_LINK] += (uint32_t)link;
+    n[IG_N_CPU] += (uint32_t)(N_EXPERT_USED - hit - link);
+    n[IG_N_LATE] += hit < N_EXPERT_USED;
+    n[hit < N_EXPERT_USED ? IG_T_LATE : IG_T_HIT] += took;
+}
+
 /* The tables that the next step will read, from those of this one and what it chose.  Before
  * ig_after_previous: what it reads is older, and what it writes nobody reads in this step. */
 IG_FN void keep_set(const struct ig_args *a, struct chosen *c, int threads)
 {
     IG_SHARED float worth[N_WAY];
     const int t = (int)threadIdx.x, to = table_of(a, 1), ways = a->xc.ways;
-    int hit = 0, link = 0;
-    for (int k = 0; k < N_EXPERT_USED; k++) {
-        hit += c->at[k] >= 0 && !c->fill[k];
-        link += c->fill[k];
-    }
     for (int e = t; e < N_EXPERT; e += threads) {
         int way = c->way[e];
         float use = c->use[e] * CACHE_FADE;
@@ -51,11 +63,6 @@ IG_FN void keep_set(const struct ig_args *a, struct chosen *c, int threads)
         int below = 0; /* ties go to the lower way */
         for (int v = 0; v < ways; v++) below += worth[v] < worth[w] || (worth[v] == worth[w] && v < w);
         if (below < VICTIMS) a->xc.victim[to * VICTIMS + below] = w;
-    }
-    if (t == 0) {
-        a->xc.count[0] += (uint32_t)hit;
-        a->xc.count[1] += (uint32_t)link;
-        a->xc.count[2] += (uint32_t)(N_EXPERT_USED - hit - link);
     }
 }
 

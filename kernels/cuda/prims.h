@@ -128,6 +128,13 @@ IG_FN void ig_post_host(unsigned *posted, unsigned step)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(posted), "r"(step) : "memory");
 }
+/* Nanoseconds, of which the lower bits may stand still. */
+IG_FN unsigned ig_clock(void)
+{
+    unsigned t;
+    asm volatile("mov.u32 %0, %globaltimer_lo;" : "=r"(t));
+    return t;
+}
 /* Before ig_post_host by another thread: this thread's writes are on their way. */
 IG_FN void ig_host_fence(void) { __threadfence_system(); }
 

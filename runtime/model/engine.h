@@ -99,6 +99,8 @@ struct ig_expert_stats {
     double stride;                          /* layers that prefetch looks ahead, mean */
     double ahead_gain;                      /* by its own measure: time of a step without over with */
     uint64_t steps_ahead;                   /* steps with prefetch on */
+    uint64_t by_cpu;                        /* misses that the CPU computed, beside a device */
+    double link_bw, cpu_bw;                 /* bytes/s of misses as measured at start, both at once; 0: no device */
 };
 /* Where experts are and how they are read, in words. */
 const char *ig_expert_where(const struct ig_engine *e);

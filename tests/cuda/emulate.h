@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 struct emu_index {
     unsigned x, y, z;
@@ -83,6 +84,12 @@ IG_FN void ig_await_host(const unsigned *done, unsigned step)
 }
 IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELEASE); }
 IG_FN void ig_host_fence(void) {}
+IG_FN unsigned ig_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (unsigned)t.tv_sec * 1000000000u + (unsigned)t.tv_nsec;
+}
 IG_FN void ig_fetch16(void *dst, const void *src) { memcpy(dst, src, 16); }
 IG_FN void ig_fetch4(void *dst, const void *src) { memcpy(dst, src, 4); }
 IG_FN void ig_fetched(void) {}
