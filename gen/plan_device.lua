@@ -8,7 +8,6 @@ local c = require "gen.c"
 local device_kinds = require "gen.device_kinds"
 local num = require "gen.num"
 local plan_cache = require "gen.plan_cache"
-local plan_kinds = require "gen.plan_kinds"
 local plan_mem = require "gen.plan_mem"
 local plan_rope = require "gen.plan_rope"
 local quant = require "gen.quant"
@@ -43,16 +42,15 @@ end
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL" }
 
-M.PLACES_BYTES = 2048 -- struct ig_places of kernels/cuda/args.h, and room
+M.COUNTS = 7 -- of a layer: enum ig_xcount of kernels/cuda/args.h
 
 -- What a decode step with a cache of experts needs beside the slots.
-local function cache_buffers(m, layout)
-  local _, layers = plan_kinds.for_cache(m, layout)
-  return {
-    { "TAG",    layers * m.n_expert * 4 },
-    { "USE",    m.n_layer * m.n_expert * F32 },
-    { "PLACES", M.PLACES_BYTES },
-    { "COUNT",  (4 * m.n_layer + 1 + m.n_expert_used + 1) * 4 },
+local function cache_buffers(m)
+  return { -- tables twice, for steps to use in turn
+    { "WAY",    2 * m.n_layer * m.n_expert * 4 },
+    { "USE",    2 * m.n_layer * m.n_expert * F32 },
+    { "VICTIM", 2 * m.n_layer * 2 * m.n_expert_used * 4 },
+    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 1) * 4 },
   }
 end
 
@@ -77,7 +75,7 @@ local function buffers(m, size, mem, layout, device)
   }
   table.move(own, 1, #own, #list + 1, list)
   if not device.cached then return list end
-  local more = cache_buffers(m, layout)
+  local more = cache_buffers(m)
   return table.move(more, 1, #more, #list + 1, list)
 end
 

@@ -6,12 +6,6 @@
 #ifndef IG_CUDA_LIST_H
 #define IG_CUDA_LIST_H
 
-#if IG_XC
-#define IG_PLACE_KERNEL(X) X(place, IG_PLACE_THREADS, 0)
-#else
-#define IG_PLACE_KERNEL(X)
-#endif
-
 #if IG_KV_LORA && IG_Q_LORA
 #define IG_LATENT_Q_KERNEL(X) X(latent_q, IG_PANEL_THREADS, 0)
 #else
@@ -37,7 +31,6 @@
 
 /* Of one row. */
 #define IG_STEP_KERNELS(X) \
-    IG_PLACE_KERNEL(X) \
     X(embed, IG_ROW_THREADS, 0) \
     X(qkv, IG_PANEL_THREADS, 0) \
     IG_STEP_STORE_KERNEL(X) \

@@ -57,6 +57,9 @@ IG_FN unsigned ig_load2(const void *p)
 
 IG_FN unsigned ig_load1(const void *p) { return __ldg((const unsigned char *)p); }
 
+/* The line of `p` comes into L2. */
+IG_FN void ig_prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
 /* c + sum of four u8 * s8 */
 IG_FN int ig_dot4(unsigned w, int x, int c)
 {
@@ -125,16 +128,17 @@ IG_FN void ig_post_host(unsigned *posted, unsigned step)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(posted), "r"(step) : "memory");
 }
-/* Nanoseconds of a clock that all blocks and kernels share. */
-IG_FN uint64_t ig_clock(void)
+/* Nanoseconds, of which the lower bits may stand still. */
+IG_FN unsigned ig_clock(void)
 {
-    uint64_t v;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(v));
-    return v;
+    unsigned t;
+    asm volatile("mov.u32 %0, %globaltimer_lo;" : "=r"(t));
+    return t;
 }
-IG_FN void ig_await_clock(uint64_t t)
+/* Until so many nanoseconds have passed since `from`. */
+IG_FN void ig_await_clock(unsigned from, unsigned ns)
 {
-    while (ig_clock() < t) __nanosleep(500);
+    while (ig_clock() - from < ns) __nanosleep(500);
 }
 /* Before ig_post_host by another thread: this thread's writes are on their way. */
 IG_FN void ig_host_fence(void) { __threadfence_system(); }

@@ -178,8 +178,14 @@ IG_FN float warp_sum(int kind, const float *x, const float *w, float mean, int n
         UNROLL for (int i = 0; i < BUNCH && b > 0; i++)
             sum = next_sum(kind, sum, v[(b + 1) % 2][i], u[(b + 1) % 2][i], mean);
     }
-    for (int i = bunches * STEP + lane; i < n; i += 16)
-        sum = next_sum(kind, sum, x[i], kind == SUM_DOT ? w[i] : 0.0f, mean);
+    const int rest = n % STEP / 16, done = bunches * STEP + rest * 16;
+    UNROLL for (int i = 0; i < rest; i++)
+    {
+        v[0][i] = x[bunches * STEP + i * 16 + lane];
+        u[0][i] = kind == SUM_DOT ? w[bunches * STEP + i * 16 + lane] : 0.0f;
+    }
+    UNROLL for (int i = 0; i < rest; i++) sum = next_sum(kind, sum, v[0][i], u[0][i], mean);
+    if (done + lane < n) sum = next_sum(kind, sum, x[done + lane], kind == SUM_DOT ? w[done + lane] : 0.0f, mean);
     return tree_of_lanes(sum);
 }
 

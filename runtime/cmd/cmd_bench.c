@@ -187,6 +187,8 @@ static struct result result(const struct bench *b, const struct test *t)
     /* What was copied early and used had missed too. */
     const double steps = decode ? (double)s.steps : (double)n * t->tokens;
     r.missed = (double)(s.miss + (decode ? s.early_used : 0)) * (double)slot_bytes() / steps;
+    /* A device reads its own and waits for the rest. */
+    if (s.link_bw + s.cpu_bw > 0.0) r.bound_rate = 1 / (1 / r.bound_rate + r.missed / (s.link_bw + s.cpu_bw));
     if (r.missed > 0 && b->disk > 0 && b->disk / r.missed < r.bound_rate)
         r.bound_rate = b->disk / r.missed;
     return r;
@@ -206,6 +208,11 @@ static void print_experts(const struct bench *b)
                 "%.2f ms a batch\n",
                 b->test[k].name, 100 * (double)s.hit / (double)(s.hit + s.late + s.miss),
                 result(b, &b->test[k]).missed / 1e6, 1e3 * s.stall_s / (double)s.steps);
+        if (s.link_bw + s.cpu_bw > 0.0)
+            ig_outf("%s: the CPU took %.1f %% of the misses; at start the link read %.1f GB/s, the CPU %.1f GB/s "
+                    "(0: not in use)\n",
+                    b->test[k].name, s.miss ? 100 * (double)s.by_cpu / (double)s.miss : 0.0, s.link_bw / 1e9,
+                    s.cpu_bw / 1e9);
         if (b->o->stats) ig_expert_table(b->e, k == DECODE, show);
     }
 }

@@ -215,12 +215,10 @@ static void step_layer(struct ig_engine *e, int layer)
 #endif
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
     run_step(e, STEP_router, 1 + routers, 1);
-#if IG_XC
-    if (args.routed) run_step(e, STEP_place, 1, 1);
-#endif
-    const int fills = IG_XC && args.routed ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
-    run_step(e, STEP_gate_up, (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks() + fills, 1);
-    run_step(e, STEP_down, EMBD_PANELS, 1);
+    const int cached = IG_XC && args.routed, fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
+    const int asks = cached && args.xc.posted != NULL;
+    run_step(e, STEP_gate_up, asks + (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks() + fills, 1);
+    run_step(e, STEP_down, EMBD_PANELS + cached, 1);
 }
 
 static void step_output(struct ig_engine *e)
@@ -460,7 +458,7 @@ static enum ig_err size_arena(struct ig_engine *e, const struct ig_open *o, stru
 {
     e->vram = IG_VRAM_BYTES;
 #if IG_XC
-    return ig_cache_size(e, o->vram, why);
+    return ig_cache_size(e, o, why);
 #else
     if (o->vram == 0 || o->vram >= e->vram) return IG_OK;
     return ig_fail(why, IG_NO_MEM,

@@ -105,6 +105,8 @@ struct ig_expert_stats {
     double stride;                          /* layers that prefetch looks ahead, mean */
     double ahead_gain;                      /* by its own measure: time of a step without over with */
     uint64_t steps_ahead;                   /* steps with prefetch on */
+    uint64_t by_cpu;                        /* misses that the CPU computed, beside a device */
+    double link_bw, cpu_bw;                 /* bytes/s of misses as measured at start, both at once; 0: no device */
 };
 /* How the weights came into memory, in words. */
 const char *ig_loaded(const struct ig_engine *e);

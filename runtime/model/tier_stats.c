@@ -200,9 +200,10 @@ json_t *ig_expert_json(struct ig_engine *e, int decode)
         const struct ig_expert_stats one = ig_expert_stats(e, decode, l);
         json_array_append_new(layers, one_json(&one));
     }
-    return json_pack("{s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:f, s:s}", "units", units, "all",
+    return json_pack("{s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:f, s:I, s:f, s:f, s:s}", "units", units, "all",
                      one_json(&s), "layers", layers, "copied_bytes", (json_int_t)s.bytes,
                      "copy_busy_s", s.copy_busy_s, "steps", (json_int_t)s.steps,
                      "steps_with_prefetch", (json_int_t)s.steps_ahead, "prefetch_gain",
-                     s.ahead_gain, "prefetch", ig_prefetch_says(e));
+                     s.ahead_gain, "computed_by_cpu", (json_int_t)s.by_cpu, "link_gb_per_s", s.link_bw / 1e9,
+                     "cpu_gb_per_s", s.cpu_bw / 1e9, "prefetch", ig_prefetch_says(e));
 }

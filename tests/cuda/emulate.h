@@ -73,6 +73,7 @@ IG_FN ig_u4 ig_load16(const void *p)
     memcpy(&v, p, sizeof v);
     return v;
 }
+IG_FN void ig_prefetch(const void *p) { (void)p; }
 IG_FN float ig_load_float(const float *p) { return *p; }
 IG_FN int ig_load_fresh(const int *p) { return *p; }
 IG_FN long long ig_load_fresh8(const void *p) { return *(const long long *)p; }
@@ -82,17 +83,16 @@ IG_FN void ig_await_host(const unsigned *done, unsigned step)
     while (__atomic_load_n(done, __ATOMIC_ACQUIRE) != step) sched_yield();
 }
 IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELEASE); }
-IG_FN uint64_t ig_clock(void)
+IG_FN unsigned ig_clock(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return (unsigned)t.tv_sec * 1000000000u + (unsigned)t.tv_nsec;
 }
-IG_FN void ig_await_clock(uint64_t t)
+IG_FN void ig_await_clock(unsigned from, unsigned ns)
 {
-    while (ig_clock() < t) sched_yield();
+    while (ig_clock() - from < ns) sched_yield();
 }
-IG_FN void ig_host_fence(void) {}
 IG_FN void ig_fetch16(void *dst, const void *src) { memcpy(dst, src, 16); }
 IG_FN void ig_fetch4(void *dst, const void *src) { memcpy(dst, src, 4); }
 IG_FN void ig_fetched(void) {}
