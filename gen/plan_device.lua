@@ -16,6 +16,9 @@ local quant = require "gen.quant"
 local M = {}
 
 M.ROWS = 8            -- activation rows that a block of a batch takes at once
+-- Rows of a batch from which its matrices go to the matrix units, and attention goes by tiles.
+M.GEMM_ROWS = 32
+M.TILE_ROWS = 32
 M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
 -- V of one span and slice lies in shared memory: 1024 positions of so many bytes.  Wide slices
 -- read K less often, but take 128 KiB, which chips for servers have.
@@ -162,7 +165,8 @@ end
 --- @return table? device, table? cache   (the cache too when everything is resident: what it would be)
 function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local mem = arena
-  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0 }
+  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
+                   gemm_rows = M.GEMM_ROWS, tile_rows = M.TILE_ROWS }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))

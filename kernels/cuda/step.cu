@@ -4,3 +4,7 @@
 #include "attn.cu"
 #include "place.cu"
 #include "moe.cu"
+#if ROWS > 1
+#include "gemm.cu"
+#include "tile.cu"
+#endif

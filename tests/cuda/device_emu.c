@@ -18,9 +18,14 @@ typedef void kernel_fn(const struct ig_args a);
 #else
 #define PLACE(X)
 #endif
+#if IG_TILED(IG_HEAD_DIM)
+#define TILE(X) X(tile)
+#else
+#define TILE(X)
+#endif
 #define STEP(X) PLACE(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output)
 #define BATCH(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output) \
-    X(store_kv) X(quantize) X(topk) X(group) X(combine)
+    X(store_kv) X(quantize) X(topk) X(group) X(combine) TILE(X) X(gemm_qkv) X(gemm_out) X(gemm_gate_up) X(gemm_down)
 #define X(name) void ig_##name##_rows1(const struct ig_args a);
 STEP(X)
 #undef X
