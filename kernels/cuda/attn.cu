@@ -377,7 +377,7 @@ IG_FN void put_output(const struct ig_args *a, const struct work *w, int h, int 
 {
     const int at = (w->head + h) * HEAD_DIM + w->d0 + d;
     if (ATTN_SLICE % QB == 0 && ANY_BLOCK(FMT_O))
-        quantize_warp(a->aoq + (size_t)w->row * (Q_DIM / QB) + at / QB, o);
+        quantize_warp(a->aoq + (size_t)w->row * (Q_DIM / QB) + xq_place(at / QB, Q_DIM / QB), o);
     if (ATTN_SLICE % QB != 0 || ANY_FLOAT(FMT_O)) a->ao[(size_t)w->row * Q_DIM + (size_t)at] = o;
 }
 

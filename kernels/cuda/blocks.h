@@ -12,9 +12,6 @@
 #include "shape.h"
 #include "prims.h"
 
-/* Where block b of a row's `blocks` int8 blocks is. */
-IG_FN int xq_place(int b, int blocks) { return (void)blocks, b; }
-
 enum { MIN_NONE, MIN_ROW, MIN_SUB };
 
 #define IS_K(f) \

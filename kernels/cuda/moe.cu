@@ -90,9 +90,9 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
         h = activated(with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r)),
                       with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
     }
-    const size_t to = hidden_block(slot[row]) + (size_t)k->block;
-    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to, h);
-    if (ANY_FLOAT(FMT_DOWN)) a->h[to * QB + (size_t)i] = h;
+    const size_t to = hidden_block(slot[row]);
+    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);
+    if (ANY_FLOAT(FMT_DOWN)) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
 }
 
 #if ROWS == 1
