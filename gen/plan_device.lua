@@ -35,6 +35,9 @@ M.HALF_LIFE = 16
 local F32 = 4
 local KV_BYTES = { f32 = 4, f16 = 2 }
 
+-- Heads that kernels/cuda/tile.cu has tiles for.
+function M.tiled(m) return m.head_dim % 16 == 0 and m.head_dim <= 128 end
+
 -- The largest power of two that divides a head and keeps a slice small.
 local function slice(m, hw, kv)
   local bytes = M.SERVER[hw.gpu.arch] and M.SLICE_BYTES_SERVER or M.SLICE_BYTES
@@ -65,12 +68,14 @@ local function buffers(m, size, mem, layout, device)
   bytes.DATA = device.cached and layout.resident_bytes or layout.data_bytes -- whatever part of it RAM has
   local rows, picked = size.batch, size.batch * m.n_expert_used
   local slices = m.head_dim // device.attn_slice
+  -- Larger batches go by tiles, where a head's size allows it (IG_TILED).
+  local part_rows = device.tile_rows > 0 and math.min(rows, device.tile_rows - 1) or rows
   local list = {}
   for i, name in ipairs(SHARED_WITH_HOST) do list[i] = { name, bytes[name] } end
   local own = {
     { "BATCH",   (4 * rows + size.logit_rows) * 4 },
     { "PART",    rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
-    { "ARRIVED", rows * (m.n_head // device.attn_heads) * slices * 4 },
+    { "ARRIVED", part_rows * (m.n_head // device.attn_heads) * slices * 4 },
     { "ROUTE",   (1 + 3 * (picked // M.ROWS + m.n_expert + 1) + picked) * 4 },
     { "Y",       (picked + (plan_mem.aside(m) > 0 and rows or 0)) * m.n_embd * F32 },
     { "FORCED",  (1 + 2 * picked * m.n_layer) * 4 },
@@ -166,7 +171,7 @@ end
 function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local mem = arena
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
-                   gemm_rows = M.GEMM_ROWS, tile_rows = M.TILE_ROWS }
+                   gemm_rows = M.GEMM_ROWS, tile_rows = M.tiled(m) and M.TILE_ROWS or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))

@@ -95,6 +95,9 @@ struct shared {
     struct ig_candidate sample[IG_N_VOCAB]; /* the host's alone */
 };
 
+_Static_assert(IG_TILED(IG_HEAD_DIM) == (IG_TILE_LEAST > 0), "the plan's tiles are the kernels'");
+_Static_assert(IG_N_SEQ == 1, "rows of a tile are of one sequence");
+
 static struct shared *shared, *shared_seen; /* the host's address of it, the device's */
 static struct ig_args args;
 static int shown_row; /* of the batch: what row 0 on the device is */
@@ -278,7 +281,7 @@ static void batch_attention(struct ig_engine *e, const struct ig_layer *l, int g
         run_batch(e, BATCH_qkv, QKV_PANELS, groups, 1);
     run_batch(e, BATCH_store_kv, n, IG_N_HEAD_KV, 1);
 #if IG_TILED(IG_HEAD_DIM)
-    const int tiled = n >= IG_TILE_LEAST;
+    const int tiled = n >= (int)IG_TILE_LEAST;
     if (tiled) run_batch(e, BATCH_tile, IG_N_HEAD, up(n, IG_TILE_ROWS), 1);
 #else
     const int tiled = 0;
