@@ -15,6 +15,9 @@ local quant = require "gen.quant"
 local M = {}
 
 M.ROWS = 8            -- activation rows that a block of a batch takes at once
+-- Rows of a batch from which its matrices go to the matrix units, and attention goes by tiles.
+M.GEMM_ROWS = 32
+M.TILE_ROWS = 32
 M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
 -- V of one span and slice lies in shared memory: 1024 positions of so many bytes.  Wide slices
 -- read K less often, but take 128 KiB, which chips for servers have.
@@ -30,6 +33,9 @@ M.HALF_LIFE = 16
 
 local F32 = 4
 local KV_BYTES = { f32 = 4, f16 = 2, q8_0 = 2 } -- V of Q8_0 is read where it is: any width does
+
+-- Heads that kernels/cuda/tile.cu has tiles for.
+function M.tiled(m, kv) return not m.kv_lora and kv ~= "q8_0" and m.head_dim % 16 == 0 and m.head_dim <= 128 end
 
 -- The largest power of two that divides a head and keeps a slice small.
 local function slice(m, hw, kv)
@@ -61,6 +67,8 @@ local function buffers(m, size, mem, layout, device)
   bytes.DATA = device.mapped > 0 and 0 or device.cached and layout.resident_bytes or layout.data_bytes
   local rows, picked = size.batch, size.batch * m.n_expert_used
   local slices = (m.kv_lora or m.head_dim) // device.attn_slice
+  -- Larger batches go by tiles, where a head's size allows it (IG_TILED).
+  local part_rows = device.tile_rows > 0 and math.min(rows, device.tile_rows - 1) or rows
   local list = {}
   for _, name in ipairs(SHARED_WITH_HOST) do
     if bytes[name] then list[#list + 1] = { name, bytes[name] } end
@@ -68,7 +76,7 @@ local function buffers(m, size, mem, layout, device)
   local own = {
     { "BATCH",   (4 * rows + size.logit_rows) * 4 },
     { "PART",    rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
-    { "ARRIVED", rows * (m.n_head // device.attn_heads) * slices * 4 },
+    { "ARRIVED", part_rows * (m.n_head // device.attn_heads) * slices * 4 },
     { "ROUTE",   (1 + 3 * (picked // M.ROWS + m.n_expert + 1) + picked) * 4 },
     { "Y",       (picked + (plan_mem.aside(m) > 0 and rows or 0)) * m.n_embd * F32 },
     { "FORCED",  (1 + 2 * picked * m.n_layer) * 4 },
@@ -179,6 +187,7 @@ end
 function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local mem = arena
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
+                   gemm_rows = M.GEMM_ROWS, tile_rows = M.tiled(m, size.kv) and M.TILE_ROWS or 0,
                    mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end

@@ -15,8 +15,17 @@ enum {
     IG_ROW_THREADS = 256,
     IG_GATE_UP_THREADS = 4 * IG_PANEL_THREADS,
     IG_TOPK_THREADS = 128,
-    IG_GROUP_THREADS = 1024
+    IG_GROUP_THREADS = 1024,
+    /* Kernels on the matrix units: activation rows and panels of a block (gate and up count apart). */
+    IG_GEMM_THREADS = 256,
+    IG_GEMM_TOKENS = 64,
+    IG_GEMM_PANELS = 8,
+    IG_TILE_THREADS = 256, /* attention of a tile of */
+    IG_TILE_ROWS = 64      /* rows of a batch */
 };
+/* Is there a tile for such heads (`no`: of latent attention, or with a cache in Q8_0); bytes of shared memory for it: q, K or probabilities, V. */
+#define IG_TILED(head_dim, no) (!(no) && (head_dim) % 16 == 0 && (head_dim) <= 128)
+#define IG_TILE_BYTES(head_dim) (((head_dim) * (68 + 64) + ((head_dim) > 68 ? (head_dim) * 64 : 64 * 68)) * 4)
 /* Blocks of ig_gate_up that fill an expert's down matrix, four panels each. */
 #define IG_FILL_BLOCKS(n_embd) (((n_embd) + 63) / 64)
 #define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)
@@ -72,6 +81,7 @@ struct ig_args {
     struct ig_rows host, row; /* mapped host memory; its copy in device memory */
     int32_t n, n_want;
     int32_t window;           /* of this layer; 0: none */
+    int32_t group;            /* rows of an item of the route */
     int32_t in;               /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
     int32_t routed;           /* 1: this layer has experts; 0: a dense block alone */
     int32_t aside;            /* width of this layer's dense block; 0: it has none */

@@ -11,6 +11,11 @@
 #else
 #define IG_LATENT_Q_KERNEL(X)
 #endif
+#if IG_TILES
+#define IG_TILE_KERNEL(X) X(tile, IG_TILE_THREADS, IG_TILE_BYTES(IG_HEAD_DIM))
+#else
+#define IG_TILE_KERNEL(X)
+#endif
 /* What a row's attention has beside ig_attn: of latent attention; where K and V are stored before it. */
 #if IG_KV_LORA
 #define IG_LATENT_KERNELS(X) \
@@ -44,6 +49,11 @@
     X(output, IG_PANEL_THREADS, 0)
 
 #define IG_BATCH_KERNELS(X) \
+    IG_TILE_KERNEL(X) \
+    X(gemm_qkv, IG_GEMM_THREADS, 0) \
+    X(gemm_out, IG_GEMM_THREADS, 0) \
+    X(gemm_gate_up, IG_GEMM_THREADS, 0) \
+    X(gemm_down, IG_GEMM_THREADS, 0) \
     X(embed, IG_ROW_THREADS, 0) \
     X(norm, IG_ROW_THREADS, 0) \
     X(qkv, IG_PANEL_THREADS, 0) \

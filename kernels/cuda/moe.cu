@@ -90,9 +90,9 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
         h = activated(with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r)),
                       with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
     }
-    const size_t to = hidden_block(slot[row]) + (size_t)k->block;
-    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to, h);
-    if (ANY_FLOAT(FMT_DOWN)) a->h[to * QB + (size_t)i] = h;
+    const size_t to = hidden_block(slot[row]);
+    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);
+    if (ANY_FLOAT(FMT_DOWN)) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
 }
 
 #if ROWS == 1
@@ -303,8 +303,28 @@ IG_KERNEL(ig_topk, TOPK_THREADS, 4)
     if (SHARED_GATE && a.shared_gate && t < 32) weigh_shared(&a, a.xn + (size_t)row * N_EMBD, row);
 }
 
-/* One block: slots sorted by expert, rows ascending, and cut into items.  A thread owns experts,
- * so nothing depends on who comes first. */
+/* The slots that chose expert e, ascending: one warp. */
+IG_FN void list_rows(const struct ig_args *a, int32_t *to, int e, int slots)
+{
+    enum { BUNCH = 8 };
+    const int lane = (int)threadIdx.x & 31;
+    for (int i = 0; i < slots; i += 32 * BUNCH) {
+        int id[BUNCH];
+        UNROLL for (int u = 0; u < BUNCH; u++)
+        {
+            const int at = i + 32 * u + lane;
+            id[u] = at < slots ? a->expert[at] : -1;
+        }
+        UNROLL for (int u = 0; u < BUNCH; u++)
+        {
+            const unsigned chose = ig_ballot(id[u] == e);
+            if (id[u] == e) to[ig_count(chose & ((1u << lane) - 1))] = i + 32 * u + lane;
+            to += ig_count(chose);
+        }
+    }
+}
+
+/* One block: slots sorted by expert, rows ascending, and cut into items of a.group rows. */
 IG_KERNEL(ig_group, GROUP_THREADS, 1)
 {
     IG_SHARED int count[N_EXPERT], start[N_EXPERT + 1], item[N_EXPERT + 1];
@@ -319,20 +339,18 @@ IG_KERNEL(ig_group, GROUP_THREADS, 1)
         start[0] = item[0] = 0;
         for (int e = 0; e < N_EXPERT; e++) {
             start[e + 1] = start[e] + count[e];
-            item[e + 1] = item[e] + DIV_UP(count[e], ROWS);
+            item[e + 1] = item[e] + DIV_UP(count[e], a.group);
         }
         a.route[0] = item[N_EXPERT];
     }
     __syncthreads();
+    for (int e = t / 32; e < N_EXPERT; e += GROUP_THREADS / 32) list_rows(&a, list + start[e], e, slots);
     for (int e = t; e < N_EXPERT; e += GROUP_THREADS) {
-        int at = start[e];
-        for (int i = 0; i < slots && at < start[e + 1]; i++)
-            if (a.expert[i] == e) list[at++] = i;
         for (int i = 0; i < item[e + 1] - item[e]; i++) {
             int32_t *p = a.route + 1 + 3 * (item[e] + i);
             p[0] = e;
-            p[1] = start[e] + i * ROWS;
-            p[2] = LEAST(ROWS, start[e + 1] - p[1]);
+            p[1] = start[e] + i * a.group;
+            p[2] = LEAST(a.group, start[e + 1] - p[1]);
         }
     }
 }

@@ -168,7 +168,7 @@ function T.test_tied_output_has_the_embedding_s_format()
 end
 
 function T.test_vram_refusals()
-  local p = lib.plan("mixtral", "4090", { "quant=bf16" })
+  local p = lib.plan("mixtral", "4090", { "quant=bf16", "batch=256" })
   local function why(vram)
     p.hw.gpu.vram = vram
     return select(2, plan_cache.plan(p.model, p.hw, p.layout, p.mem))

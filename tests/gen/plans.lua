@@ -328,7 +328,7 @@ function T.test_cache_paper_geometry()
   -- The published 24 GB example: BF16 Mixtral 8x7B, experts of 336 MiB, 56
   -- slots, 14 x 4 among the choices.  Assumed: 24564 MiB less 1920 MiB
   -- reserved, 4096 positions of f16 KV, batches of 256.
-  local cache = lib.plan("mixtral", "4090", { "quant=bf16", "quant.router=bf16" }).cache
+  local cache = lib.plan("mixtral", "4090", { "quant=bf16", "quant.router=bf16", "batch=256" }).cache
   eq(cache.slot_bytes, 336 << 20)
   eq(cache.slots, 56)
   local geometries = {}
@@ -338,7 +338,7 @@ end
 
 function T.test_cache_covers_layers_first()
   -- The CPU alone has what has no set, so few cores cover as many layers as they can.
-  local p = lib.plan("mixtral", "4090", { "quant=bf16" })
+  local p = lib.plan("mixtral", "4090", { "quant=bf16", "batch=256" })
   p.hw.cpu_bw = 2 * 3e9
   eq(plan_cache.plan(p.model, p.hw, p.layout, p.mem).sets, 28)
 end
