@@ -47,10 +47,11 @@ enum {
 #endif
 #define BATCH_KERNELS(X) \
     TILE_KERNEL(X) \
-    X(gemm_qkv, IG_GEMM_THREADS, 0) \
-    X(gemm_out, IG_GEMM_THREADS, 0) \
-    X(gemm_gate_up, IG_GEMM_THREADS, 0) \
-    X(gemm_down, IG_GEMM_THREADS, 0) \
+    X(gemm_qkv, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_out, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_gate_up, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_down, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_router, IG_ROUTER_THREADS, 0) \
     X(embed, IG_ROW_THREADS, 0) \
     X(norm, IG_ROW_THREADS, 0) \
     X(qkv, IG_PANEL_THREADS, 0) \
@@ -264,9 +265,12 @@ static void batch_experts(struct ig_engine *e, const struct ig_layer *l, int gro
 {
     const int wide = on_matrix_units(&l->gate) && on_matrix_units(&l->down);
     args.group = wide ? (int)IG_GEMM_TOKENS : (int)IG_DEVICE_ROWS;
-    run_batch(e, BATCH_router, router_blocks(&l->router), groups, 1);
+    if (args.n >= IG_GEMM_ROWS && !ig_is_block(l->router.fmt))
+        run_batch(e, BATCH_gemm_router, up(IG_RL_STRIDE / 16, IG_ROUTER_PANELS), up(args.n, IG_ROUTER_TOKENS), 1);
+    else
+        run_batch(e, BATCH_router, router_blocks(&l->router), groups, 1);
     run_batch(e, BATCH_topk, args.n, 1, 1);
-    run_batch(e, BATCH_group, 1, 1, 1);
+    run_batch(e, BATCH_group, up(IG_N_EXPERT, IG_GROUP_THREADS / 32), 1, 1);
     batch_mlp(e, &l->gate, &l->down, 0);
 }
 

@@ -25,7 +25,8 @@ typedef void kernel_fn(const struct ig_args a);
 #endif
 #define STEP(X) PLACE(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output)
 #define BATCH(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output) \
-    X(store_kv) X(quantize) X(topk) X(group) X(combine) TILE(X) X(gemm_qkv) X(gemm_out) X(gemm_gate_up) X(gemm_down)
+    X(store_kv) X(quantize) X(topk) X(group) X(combine) TILE(X) X(gemm_qkv) X(gemm_out) X(gemm_gate_up) X(gemm_down) \
+    X(gemm_router)
 #define X(name) void ig_##name##_rows1(const struct ig_args a);
 STEP(X)
 #undef X
