@@ -50,10 +50,11 @@
 
 #define IG_BATCH_KERNELS(X) \
     IG_TILE_KERNEL(X) \
-    X(gemm_qkv, IG_GEMM_THREADS, 0) \
-    X(gemm_out, IG_GEMM_THREADS, 0) \
-    X(gemm_gate_up, IG_GEMM_THREADS, 0) \
-    X(gemm_down, IG_GEMM_THREADS, 0) \
+    X(gemm_qkv, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_out, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_gate_up, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_down, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_router, IG_ROUTER_THREADS, 0) \
     X(embed, IG_ROW_THREADS, 0) \
     X(norm, IG_ROW_THREADS, 0) \
     X(qkv, IG_PANEL_THREADS, 0) \

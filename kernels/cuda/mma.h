@@ -3,12 +3,12 @@
  * One mma makes the integer sums of a block: 16 rows of a panel, 32 columns, 8 activation rows.
  * Only the integer sum is the matrix unit's; scales and the float sum follow rule 3 of kernels.h,
  * part by part.  Parts come in the order of the tree's leaves, 0 4 2 6 1 5 3 7, so what is kept
- * beside a running part is three sums at most.  Columns may come to an mma in any order that is
+ * beside a running part is three sums at most, two of them in shared memory.  Columns may come to an mma in any order that is
  * the same for both sides: a lane takes those quads of columns that lie together in a tile.
  *
  * A block of GEMM_THREADS has GEMM_PANELS panels and GEMM_TOKENS activation rows; a warp 2 panels and 8 *
- * GEMM_NT rows.  Activations go through shared memory, a stage of 8 blocks while the one before it
- * is used; weights go from L2 to the registers of the lane that multiplies them.
+ * GEMM_NT rows.  Activations go through shared memory, a few blocks two stages ahead of those that
+ * are used; weights go from L2 to the registers of the lane that multiplies them.
  */
 #ifndef IG_MMA_H
 #define IG_MMA_H
@@ -23,19 +23,26 @@ enum {
     GEMM_HIGH = IG_GEMM_PANELS / GEMM_MT,         /* along the panels */
     GEMM_THREADS = IG_GEMM_THREADS,
     GEMM_TOKENS = IG_GEMM_TOKENS,
-    GEMM_STAGE = 8                                /* blocks */
+    GEMM_STAGE = 4,                               /* blocks of a stage */
+    GEMM_STAGES = 3,                              /* used, arriving, asked for */
+    GEMM_RESULTS = GEMM_MT * GEMM_NT * 4          /* of a lane */
 };
 _Static_assert(GEMM_THREADS == 32 * GEMM_WIDE * GEMM_HIGH, "a warp a part of the tile");
 
-/* Activations of some blocks, in shared memory. */
-struct scaled {
-    float d;
-    int sum;
-};
+/* Activations of some blocks, in shared memory; s: d and sum of two rows. */
 struct stage {
     unsigned char q[GEMM_STAGE][GEMM_TOKENS][QB];
-    struct scaled s[GEMM_STAGE][GEMM_TOKENS];
+    ig_u4 s[GEMM_STAGE][GEMM_TOKENS / 2];
 };
+
+struct gemm_memory {
+    union {
+        struct stage stage[GEMM_STAGES];
+        float hidden[GEMM_TOKENS][16 * GEMM_HIGH + 1]; /* gate and up's results, when all is multiplied */
+    } u;
+    float kept[2][GEMM_RESULTS][GEMM_THREADS];
+};
+_Static_assert(sizeof(struct gemm_memory) == IG_GEMM_BYTES, "what the host asks for");
 
 /* What a block multiplies.  x: rows of `blocks` struct ig_xq; row: of each activation row, where. */
 struct gemm {
@@ -144,7 +151,10 @@ IG_FN void weights_of(struct weights *k, const struct raw *w, int f, int block)
 /* Of 8 activation rows: their int8, scales and sums as a lane wants them. */
 struct rows8 {
     unsigned b[2];
-    struct scaled s[2];    /* of its two tokens */
+    struct {
+        float d;
+        int sum;
+    } s[2];                /* of its two tokens */
     float half[2][2];      /* [half][token] sums, where minima have 16 columns */
 };
 
@@ -152,7 +162,11 @@ IG_FN void rows_of(struct rows8 *x, int f, const struct stage *st, int at, int f
 {
     const unsigned char *q = st->q[at][first + mma_group()];
     UNROLL for (int h = 0; h < 2; h++) x->b[h] = *(const unsigned *)(const void *)(q + 4 * lane_quad(f, h));
-    UNROLL for (int j = 0; j < 2; j++) x->s[j] = st->s[at][first + 2 * mma_column() + j];
+    const ig_u4 two = st->s[at][first / 2 + mma_column()];
+    x->s[0].d = ig_bits(two.x);
+    x->s[0].sum = (int)two.y;
+    x->s[1].d = ig_bits(two.z);
+    x->s[1].sum = (int)two.w;
     if (f_min(f) != MIN_SUB || f_subs(f) != 16) return;
     UNROLL for (int h = 0; h < 2; h++)
     {
@@ -163,17 +177,21 @@ IG_FN void rows_of(struct rows8 *x, int f, const struct stage *st, int at, int f
     }
 }
 
-/* The block into the lane's four results: rule 3 of kernels.h.  Products of integers that are
- * made as floats are below 2^24, so exact. */
-IG_FN void block_mma(float *acc, int f, const struct weights *k, const struct rows8 *x)
+/* The block's integer sums, of both halves where they have scales of their own. */
+IG_FN void block_mma(int (*s)[4], int f, const struct weights *k, const struct rows8 *x)
 {
-    int s[2][4];
     if (f_subs(f) == 16) {
         ig_mma16(s[0], k->a, x->b[0], f_magic_bits(f));
         ig_mma16(s[1], k->a + 2, x->b[1], f_magic_bits(f));
     } else {
         ig_mma32(s[0], k->a, x->b, f_magic_bits(f));
     }
+}
+
+/* They enter the lane's four results: rule 3 of kernels.h.  Products of integers that are made as
+ * floats are below 2^24, so exact. */
+IG_FN void block_add(float *acc, int f, int (*s)[4], const struct weights *k, const struct rows8 *x)
+{
     UNROLL for (int i = 0; i < 4; i++)
     {
         const int r = i / 2, t = i % 2;
@@ -194,107 +212,127 @@ IG_FN void block_mma(float *acc, int f, const struct weights *k, const struct ro
     }
 }
 
-/* Step i of part `leaf` in the tree's order. */
+/* A place in the order of blocks: step i of the n of part `leaf` in the tree's order. */
 struct place {
-    int leaf, i;
+    int leaf, i, n;
 };
-IG_FN int place_block(const struct place *p) { return (p->leaf & 1) << 2 | (p->leaf & 2) | p->leaf >> 2 | p->i << 3; }
-IG_FN void place_next(struct place *p, int each)
+IG_FN int part_of(int leaf) { return (leaf & 1) << 2 | (leaf & 2) | leaf >> 2; }
+IG_FN int part_steps(int leaf, int blocks) { return (blocks - part_of(leaf) + IG_BLOCK_PARTS - 1) / IG_BLOCK_PARTS; }
+
+/* `steps` further in this part, or to the next part that has any; leaf IG_BLOCK_PARTS: the end. */
+IG_FN void place_next(struct place *p, int steps, int blocks)
 {
-    const int end = p->i + 1 == each;
-    p->leaf += end;
-    p->i = end ? 0 : p->i + 1;
+    p->i += steps;
+    while (p->i >= p->n && p->leaf < IG_BLOCK_PARTS) {
+        p->i = 0;
+        p->leaf++;
+        p->n = part_steps(p->leaf, blocks);
+    }
 }
 
-/* Stage `at` on its way into shared memory. */
-IG_FN void stage_fetch(struct stage *st, const struct gemm *g, int at, int each)
+/* The stage that begins at `p` on its way into shared memory. */
+IG_FN void stage_fetch(struct stage *st, const struct gemm *g, const struct place *p)
 {
     enum { WORDS = sizeof(struct ig_xq) / 8, ALL = GEMM_TOKENS * GEMM_STAGE * WORDS };
-    for (int i = (int)threadIdx.x; i < ALL; i += GEMM_THREADS) {
+    const int steps = p->leaf < IG_BLOCK_PARTS ? LEAST(GEMM_STAGE, p->n - p->i) : 0;
+    const int block = part_of(p->leaf) + p->i * IG_BLOCK_PARTS;
+    const int even = g->blocks % IG_BLOCK_PARTS == 0; /* then they lie one after the other: xq_place */
+    const struct ig_xq *x = g->x + (even ? p->leaf * (g->blocks / IG_BLOCK_PARTS) + p->i : block);
+    UNROLL for (int u = 0; u < DIV_UP(ALL, GEMM_THREADS); u++)
+    {
+        const int i = (int)threadIdx.x + u * GEMM_THREADS;
         const int word = i % WORDS, k = i / WORDS % GEMM_STAGE, t = i / (WORDS * GEMM_STAGE);
-        const int step = at * GEMM_STAGE + k;
-        const struct place p = { step / each, step % each };
-        const int lies = g->blocks % IG_BLOCK_PARTS == 0 ? step : place_block(&p); /* xq_place */
-        if (t >= g->rows || lies >= g->blocks) continue;
-        const char *src = (const char *)(g->x + g->row[t] + lies) + 8 * word;
-        void *dst = word < 4 ? (void *)(st->q[k][t] + 8 * word) : (void *)&st->s[k][t];
+        if (t >= g->rows || k >= steps) continue;
+        const char *src = (const char *)(x + g->row[t] + (even ? k : k * IG_BLOCK_PARTS)) + 8 * word;
+        void *dst = word < 4 ? (void *)(st->q[k][t] + 8 * word) : (void *)((unsigned char *)(void *)st->s[k] + 8 * t);
         ig_fetch8(dst, src);
     }
     ig_fetch_mark();
 }
 
+/* Weights of a place, if it is one.  A part's blocks are IG_BLOCK_PARTS apart: so many tiles of 32
+ * columns, or one of 256. */
 IG_FN void load_step(struct raw *w, int f, const struct gemm *g, const struct place *p)
 {
-    const int block = place_block(p), at = block < g->blocks ? block : 0, each = f_cols(f) / QB;
+    const int part = part_of(p->leaf), wide = f_cols(f) > QB;
+    const size_t at = wide ? (size_t)p->i : (size_t)(part + p->i * IG_BLOCK_PARTS);
+    if (p->leaf >= IG_BLOCK_PARTS) return;
     UNROLL for (int m = 0; m < GEMM_MT; m++)
-        raw_load(&w[m], f, g->panel[m] + (size_t)(at / each) * (size_t)f_tile(f), at % each);
+        raw_load(&w[m], f, g->panel[m] + at * (size_t)f_tile(f), wide ? part : 0);
 }
 
-IG_FN void use_step(gemm_tile acc, int f, const struct raw *w, const struct stage *st, int at, int block)
+/* All products first: they overlap, and so do the sums after them. */
+IG_FN void use_step(gemm_tile acc, int f, const struct raw *w, const struct stage *st, int at, int part)
 {
     struct weights k[GEMM_MT];
-    UNROLL for (int m = 0; m < GEMM_MT; m++) weights_of(&k[m], &w[m], f, block % (f_cols(f) / QB));
+    struct rows8 x[GEMM_NT];
+    int s[GEMM_NT][GEMM_MT][2][4];
+    UNROLL for (int n = 0; n < GEMM_NT; n++) rows_of(&x[n], f, st, at, (warp_wide() * GEMM_NT + n) * 8);
+    UNROLL for (int m = 0; m < GEMM_MT; m++) weights_of(&k[m], &w[m], f, f_cols(f) > QB ? part : 0);
     UNROLL for (int n = 0; n < GEMM_NT; n++)
     {
-        struct rows8 x;
-        rows_of(&x, f, st, at, (warp_wide() * GEMM_NT + n) * 8);
-        UNROLL for (int m = 0; m < GEMM_MT; m++) block_mma(acc[m][n], f, &k[m], &x);
+        UNROLL for (int m = 0; m < GEMM_MT; m++) block_mma(s[n][m], f, &k[m], &x[n]);
+    }
+    __syncwarp(); /* keeps the compiler from putting each product beside its sums */
+    UNROLL for (int n = 0; n < GEMM_NT; n++)
+    {
+        UNROLL for (int m = 0; m < GEMM_MT; m++) block_add(acc[m][n], f, s[n][m], &k[m], &x[n]);
     }
 }
 
-/* A finished part: into the tree, where `leaf` parts stand before it. */
-IG_FN void end_part(gemm_tile acc, gemm_tile *kept, int leaf)
+/* The finished part `leaf` into the tree; after the last acc is the result. */
+IG_FN void end_part(gemm_tile acc, gemm_tile first, struct gemm_memory *mem, int leaf)
 {
-    UNROLL for (int m = 0; m < GEMM_MT; m++)
+    UNROLL for (int j = 0; j < GEMM_RESULTS; j++)
     {
-        UNROLL for (int n = 0; n < GEMM_NT; n++)
-        {
-            UNROLL for (int i = 0; i < 4; i++)
-            {
-                float v = acc[m][n][i];
-                acc[m][n][i] = 0.0f;
-                if (leaf & 1) v = kept[0][m][n][i] + v;
-                if ((leaf & 3) == 3) v = kept[1][m][n][i] + v;
-                if ((leaf & 7) == 7) v = kept[2][m][n][i] + v;
-                if ((leaf & 1) == 0) kept[0][m][n][i] = v;
-                if ((leaf & 3) == 1) kept[1][m][n][i] = v;
-                if ((leaf & 3) == 3) kept[2][m][n][i] = v; /* after the last: the result */
-            }
-        }
+        float *const a = &acc[j / 4 / GEMM_NT][j / 4 % GEMM_NT][j % 4];
+        float *const b = &first[j / 4 / GEMM_NT][j / 4 % GEMM_NT][j % 4];
+        float *const two = &mem->kept[0][j][threadIdx.x], *const four = &mem->kept[1][j][threadIdx.x];
+        if ((leaf & 1) == 0) *b = *a;
+        if (leaf & 1) *a = *b + *a;
+        if ((leaf & 3) == 1) *two = *a;
+        if ((leaf & 3) == 3) *a = *two + *a;
+        if (leaf == 3) *four = *a;
+        if (leaf == 7)
+            *a = *four + *a;
+        else
+            *a = 0.0f;
     }
 }
 
 /* The block's tile.  Ends in a barrier: the stages' memory is free. */
-IG_FN void gemm_sum(gemm_tile y, int f, const struct gemm *g, struct stage *st)
+IG_FN void gemm_sum(gemm_tile acc, int f, const struct gemm *g, struct gemm_memory *mem)
 {
-    const int each = DIV_UP(g->blocks, IG_BLOCK_PARTS); /* steps of a part; so many stages */
     const int mine = warp_wide() * GEMM_NT * 8 < g->rows;
-    gemm_tile acc, kept[3];
+    struct place asked = { 0, 0, part_steps(0, g->blocks) }, load = asked, at = asked;
     struct raw w[GEMM_MT];
-    struct place p = { 0, 0 };
-    UNROLL for (int i = 0; i < GEMM_MT * GEMM_NT * 4; i++) acc[i / 4 / GEMM_NT][i / 4 % GEMM_NT][i % 4] = 0.0f;
-    stage_fetch(&st[0], g, 0, each);
-    if (mine) load_step(w, f, g, &p);
-    for (int at = 0; at < each; at++) {
-        if (at + 1 < each) stage_fetch(&st[(at + 1) & 1], g, at + 1, each);
-        if (at + 1 < each)
-            ig_fetched_but(1);
-        else
-            ig_fetched_but(0);
-        __syncthreads();
-        for (int k = 0; k < GEMM_STAGE && mine; k++) {
-            struct raw now[GEMM_MT];
-            const struct place was = p;
-            UNROLL for (int m = 0; m < GEMM_MT; m++) now[m] = w[m];
-            place_next(&p, each);
-            if (p.leaf < IG_BLOCK_PARTS) load_step(w, f, g, &p);
-            if (place_block(&was) < g->blocks) use_step(acc, f, now, &st[at & 1], k, place_block(&was));
-            if (p.leaf != was.leaf) end_part(acc, kept, was.leaf);
-        }
-        __syncthreads();
+    gemm_tile first;
+    UNROLL for (int j = 0; j < GEMM_RESULTS; j++)
+        acc[j / 4 / GEMM_NT][j / 4 % GEMM_NT][j % 4] = first[j / 4 / GEMM_NT][j / 4 % GEMM_NT][j % 4] = 0.0f;
+    for (int i = 0; i < GEMM_STAGES - 1; i++) {
+        stage_fetch(&mem->u.stage[i], g, &asked);
+        if (asked.leaf < IG_BLOCK_PARTS) place_next(&asked, GEMM_STAGE, g->blocks);
     }
-    UNROLL for (int i = 0; i < GEMM_MT * GEMM_NT * 4; i++)
-        y[i / 4 / GEMM_NT][i / 4 % GEMM_NT][i % 4] = kept[2][i / 4 / GEMM_NT][i / 4 % GEMM_NT][i % 4];
+    if (mine) load_step(w, f, g, &load);
+    for (int stage = 0; at.leaf < IG_BLOCK_PARTS; stage = stage + 1 < GEMM_STAGES ? stage + 1 : 0) {
+        const int steps = LEAST(GEMM_STAGE, at.n - at.i), leaf = at.leaf;
+        ig_fetched_but(GEMM_STAGES - 2);
+        __syncthreads(); /* all see this stage, and have used the one before it */
+        stage_fetch(&mem->u.stage[stage > 0 ? stage - 1 : GEMM_STAGES - 1], g, &asked);
+        if (asked.leaf < IG_BLOCK_PARTS) place_next(&asked, GEMM_STAGE, g->blocks);
+        UNROLL for (int k = 0; k < GEMM_STAGE; k++)
+        {
+            if (k >= steps || !mine) break;
+            struct raw now[GEMM_MT];
+            UNROLL for (int m = 0; m < GEMM_MT; m++) now[m] = w[m];
+            place_next(&load, 1, g->blocks);
+            load_step(w, f, g, &load);
+            use_step(acc, f, now, &mem->u.stage[stage], k, part_of(leaf));
+        }
+        place_next(&at, steps, g->blocks);
+        for (int i = leaf; i < at.leaf && mine; i++) end_part(acc, first, mem, i); /* empty parts too */
+    }
+    __syncthreads();
 }
 
 #endif

@@ -324,7 +324,7 @@ IG_FN void list_rows(const struct ig_args *a, int32_t *to, int e, int slots)
     }
 }
 
-/* One block: slots sorted by expert, rows ascending, and cut into items of a.group rows. */
+/* Slots sorted by expert, rows ascending, a warp an expert, and cut into items of a.group rows. */
 IG_KERNEL(ig_group, GROUP_THREADS, 1)
 {
     IG_SHARED int count[N_EXPERT], start[N_EXPERT + 1], item[N_EXPERT + 1];
@@ -341,11 +341,12 @@ IG_KERNEL(ig_group, GROUP_THREADS, 1)
             start[e + 1] = start[e] + count[e];
             item[e + 1] = item[e] + DIV_UP(count[e], a.group);
         }
-        a.route[0] = item[N_EXPERT];
+        if (blockIdx.x == 0) a.route[0] = item[N_EXPERT];
     }
     __syncthreads();
-    for (int e = t / 32; e < N_EXPERT; e += GROUP_THREADS / 32) list_rows(&a, list + start[e], e, slots);
-    for (int e = t; e < N_EXPERT; e += GROUP_THREADS) {
+    const int e0 = (int)blockIdx.x * (GROUP_THREADS / 32) + t / 32;
+    if (e0 < N_EXPERT) list_rows(&a, list + start[e0], e0, slots);
+    for (int e = t; e < N_EXPERT && blockIdx.x == 0; e += GROUP_THREADS) {
         for (int i = 0; i < item[e + 1] - item[e]; i++) {
             int32_t *p = a.route + 1 + 3 * (item[e] + i);
             p[0] = e;

@@ -8,4 +8,5 @@
 #if ROWS > 1
 #include "gemm.cu"
 #include "tile.cu"
+#include "router.cu"
 #endif

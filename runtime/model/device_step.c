@@ -257,9 +257,12 @@ static void batch_experts(struct ig_engine *e, const struct ig_layer *l, int gro
 {
     const int wide = on_matrix_units(&l->gate) && on_matrix_units(&l->down);
     args.group = wide ? (int)IG_GEMM_TOKENS : (int)IG_DEVICE_ROWS;
-    run_batch(e, BATCH_router, router_blocks(&l->router), groups, 1);
+    if (args.n >= IG_GEMM_ROWS && !ig_is_block(l->router.fmt))
+        run_batch(e, BATCH_gemm_router, up(IG_RL_STRIDE / 16, IG_ROUTER_PANELS), up(args.n, IG_ROUTER_TOKENS), 1);
+    else
+        run_batch(e, BATCH_router, router_blocks(&l->router), groups, 1);
     run_batch(e, BATCH_topk, args.n, 1, 1);
-    run_batch(e, BATCH_group, 1, 1, 1);
+    run_batch(e, BATCH_group, up(IG_N_EXPERT, IG_GROUP_THREADS / 32), 1, 1);
     batch_mlp(e, &l->gate, &l->down, 0);
 }
 
