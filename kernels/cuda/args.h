@@ -63,7 +63,7 @@ struct ig_xcache {
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */
     uint32_t *count;                     /* of this layer: enum ig_xcount */
     uint32_t *step;                      /* steps so far, this one included */
-    int32_t *split;                      /* [k + 1] of m reachable misses, how many take the link */
+    int32_t *split;                      /* [k + 1] of struct ig_ask */
     int32_t ways;                        /* in use */
     uint64_t slot_bytes;
     const unsigned char *slots;          /* slot 0; a layer's ways, then the next's */

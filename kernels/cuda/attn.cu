@@ -47,8 +47,8 @@ IG_FN void early_pairs(const struct ig_args *a, const struct work *w, struct pai
     {
         int d;
         const int i = (int)threadIdx.x + u * ATTN_THREADS;
-        const struct turn t = item_turn(a, w, i, &d);
-        if (i < Q_ITEMS + HEAD_DIM) p[u] = pair_of(&t, d);
+        const struct turn t = item_turn(a, w, i < Q_ITEMS + HEAD_DIM ? i : 0, &d);
+        p[u] = pair_of(&t, d);
     }
 }
 

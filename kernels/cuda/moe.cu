@@ -69,7 +69,7 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
     float acc[ROWS][2];
 
     if (k->shift) {
-        fill_panel(panel.p, k->shift, m->stride);
+        fill_panel(panel.p, k->shift, f_panel(fmt, N_EMBD));
         __syncthreads();
     }
     panel_load(&b, &panel, 0);
@@ -105,7 +105,8 @@ IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
     const int panel = block % EACH * 4 + (int)threadIdx.x / PANEL_THREADS;
     const struct spot s = spot_of(a, c, block / EACH);
     if (s.shift == 0 || panel >= PANELS) return;
-    fill_panel(a->down.p + s.expert + (size_t)panel * a->down.stride, s.shift, a->down.stride);
+    fill_panel(a->down.p + s.expert + (size_t)panel * a->down.stride, s.shift,
+               f_panel(FMT_OF(FMT_DOWN, a->down.fmt), N_FF));
 }
 
 /* A block an item: 32 hidden values of each chosen expert, rank by rank, then of the dense block.  With

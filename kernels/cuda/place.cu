@@ -62,7 +62,7 @@ IG_FN void keep_set(const struct ig_args *a, struct chosen *c, int threads)
     for (int w = t; w < ways; w += threads) {
         int below = 0; /* ties go to the lower way */
         for (int v = 0; v < ways; v++) below += worth[v] < worth[w] || (worth[v] == worth[w] && v < w);
-        if (below < VICTIMS) a->xc.victim[to * VICTIMS + below] = w;
+        if (below < VICTIMS) a->xc.victim[to * VICTIMS + below] = worth[w] < 0.0f ? w | EMPTY_WAY : w;
     }
 }
 

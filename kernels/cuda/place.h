@@ -4,7 +4,8 @@
  * before left (place.cu keeps them), so that no kernel stands between the router and the experts.
  * All come to the same answer.  An expert that is missing comes over the link into a slot, filled by
  * the blocks that are the first to read it, or the CPU computes it.  Of the misses that the link can
- * reach, split[m] of m take it, those used most first: they will be wanted again.
+ * reach, split[m] of m take it, with split[0] as many as the set has empty ways, those used most
+ * first: they will be wanted again.
  */
 #ifndef IG_PLACE_H
 #define IG_PLACE_H
@@ -12,6 +13,7 @@
 #include "route.h"
 
 enum {
+    EMPTY_WAY = 1 << 16, /* beside a victim's number: it holds no expert */
     VICTIMS = 2 * N_EXPERT_USED, /* as many as a row can use, and as many that it may hit */
     SET_EXPERTS = CACHED ? N_EXPERT : 1
 };
@@ -62,8 +64,8 @@ IG_FN int table_of(const struct ig_args *a, int next)
     return (ig_load_fresh((const int *)a->xc.step) + next) & 1;
 }
 
-/* What the set holds; known before ig_after_previous.  A way of -1 in the list of victims is that of an
- * empty set, whose order is that of the ways. */
+/* What the set holds; known before ig_after_previous.  A victim of -1 is that of an empty set, whose
+ * order is that of the ways. */
 IG_FN void load_set(const struct ig_args *a, struct chosen *c, int threads)
 {
     const int t = (int)threadIdx.x, from = table_of(a, 0);
@@ -73,7 +75,7 @@ IG_FN void load_set(const struct ig_args *a, struct chosen *c, int threads)
     }
     if (t < VICTIMS) {
         const int way = ig_load_fresh(a->xc.victim + from * VICTIMS + t);
-        c->victim[t] = way < 0 ? t : way;
+        c->victim[t] = way >= 0 ? way : t < a->xc.ways ? t | EMPTY_WAY : t;
     }
     if (t <= N_EXPERT_USED) c->split[t] = ig_load_fresh(a->xc.split + t);
 }
@@ -89,7 +91,7 @@ IG_FN int take_victim(const struct chosen *c, int i)
     for (int j = 0; j < VICTIMS; j++) {
         int hit = 0;
         for (int k = 0; k < N_EXPERT_USED; k++) hit |= c->way[c->r.id[k]] == c->victim[j];
-        if (!hit && i-- == 0) return c->victim[j];
+        if (!hit && i-- == 0) return c->victim[j] & ~EMPTY_WAY;
     }
     return 0; /* a set has at least as many ways as a row has experts */
 }
@@ -100,14 +102,15 @@ IG_FN void place(const struct ig_args *a, struct chosen *c)
     const int k = (int)threadIdx.x;
     if (k < N_EXPERT_USED) {
         const int e = c->r.id[k], way = c->way[e], can = way < 0 && reachable(a, e);
-        int all = 0, before = 0; /* reachable misses; those that come before this one */
+        int all = 0, before = 0, empty = 0; /* reachable misses; those that come before this one */
         for (int j = 0; j < N_EXPERT_USED && can; j++) {
             const int other = c->r.id[j];
             if (c->way[other] >= 0 || !reachable(a, other)) continue;
             all++;
             before += c->use[other] > c->use[e] || (c->use[other] == c->use[e] && j < k);
         }
-        const int link = can && before < c->split[all];
+        for (int j = 0; j < VICTIMS && can && c->split[0]; j++) empty += (c->victim[j] & EMPTY_WAY) != 0;
+        const int link = can && (before < c->split[all] || before < empty);
         c->fill[k] = link;
         c->at[k] = link ? take_victim(c, before) : way;
     }

@@ -23,7 +23,8 @@ struct ig_flag {
 struct ig_ask {
     struct ig_flag posted[IG_N_LAYER], done[IG_N_LAYER];
     int32_t asked[IG_N_LAYER][1 + 2 * IG_N_EXPERT_USED]; /* n, ranks[k], experts[k] */
-    int32_t split[IG_N_EXPERT_USED + 1]; /* of m misses that the link can reach, how many take it */
+    int32_t split[IG_N_EXPERT_USED + 1]; /* of m misses that the link can reach, how many take it; [0]: 1, as
+                                            many as there are empty ways */
     struct ig_xq xq[IG_N_LAYER][IG_N_EMBD / IG_QBLOCK + 1];
     float xn[IG_N_LAYER][IG_N_EMBD];
     float answer[IG_N_EXPERT_USED * IG_N_EMBD];
