@@ -90,6 +90,7 @@ IG_FN void ig_await_host(const unsigned *done, unsigned step)
     while (__atomic_load_n(done, __ATOMIC_ACQUIRE) != step) sched_yield();
 }
 IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELEASE); }
+IG_FN void ig_host_fence(void) {}
 IG_FN unsigned ig_clock(void)
 {
     struct timespec t;
