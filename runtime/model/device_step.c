@@ -240,7 +240,7 @@ static int up(int n, int each) { return (n + each - 1) / each; }
 static void batch_mlp(struct ig_engine *e, const struct ig_mat *gate, const struct ig_mat *down, int aside)
 {
     const int n = args.n, wide = on_matrix_units(gate) && on_matrix_units(down);
-    const int picked = n * IG_N_EXPERT_USED, most = picked / args.group + IG_N_EXPERT;
+    const int picked = n * IG_N_EXPERT_USED, most = aside ? 0 : picked / args.group + IG_N_EXPERT; /* group: the router's */
     const int items = aside ? up(n, wide ? IG_GEMM_TOKENS : IG_DEVICE_ROWS) : most < picked ? most : picked;
     const int blocks = aside ? aside_blocks() : FF_BLOCKS; /* of 32 hidden values */
     args.in = aside;
