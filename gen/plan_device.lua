@@ -171,8 +171,9 @@ local function not_unified(device, opts)
   if device.mapped == 0 then return nil end
   if opts.vram_ways then return "--set: vram_ways: want a GPU with memory of its own, got a unified one" end
   local need = device.mapped + device.bytes
-  return need > device.usable and ("memory: want at most %s (unified: RAM is the GPU's), got %s: weights %s, KV and work %s")
-    :format(num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes)) or nil
+  if need <= device.usable then return nil end
+  return ("memory: want at most %s (unified: RAM is the GPU's), got %s: weights %s, KV and work %s"):format(
+    num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes))
 end
 
 --- @param m       table  a checked model
@@ -192,9 +193,9 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
-  local cache, why = nil, not_unified(device, opts)
-  if why then
-    reasons[#reasons + 1] = why
+  local beyond = not_unified(device, opts)
+  if beyond then
+    reasons[#reasons + 1] = beyond
     return nil
   end
   -- Ways that were asked for are a cache even where all experts would fit.
@@ -203,7 +204,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
     mem = { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes }
   end
-  cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts)
+  local cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts)
   if not cache then
     reasons[#reasons + 1] = why
     return nil

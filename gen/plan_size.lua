@@ -49,7 +49,7 @@ function M.wanted(m, hw, formats, opts)
   }
 end
 
-local function check_options(m, hw, size, problems)
+local function check_options(m, size, problems)
   local function at_most(field, limit, what)
     if size[field] > limit then
       problems[#problems + 1] = ("--set: %s: want at most %s (%d), got %d")
@@ -167,7 +167,7 @@ end
 function M.plan(m, hw, formats, layout, opts, problems, trace)
   local size, notes = M.wanted(m, hw, formats, opts), {}
   local before = #problems
-  check_options(m, hw, size, problems)
+  check_options(m, size, problems)
   if #problems > before then return nil, nil, notes end
 
   local wanted = size.ctx

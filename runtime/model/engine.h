@@ -81,6 +81,9 @@ const char *ig_device(const struct ig_engine *e);
 /* Its link, measured now, and what of RAM it can read, in words; "none" on the CPU. */
 const char *ig_device_link_says(struct ig_engine *e);
 const char *ig_device_pinned_says(const struct ig_engine *e);
+/* Calls of the device so far (device.h); 0: there is none. */
+struct ig_device_calls;
+int ig_calls(const struct ig_engine *e, struct ig_device_calls *c);
 /* Bytes a second at which the plan expects weights to be read there. */
 uint64_t ig_read_bw(const struct ig_engine *e);
 /* Memory taken there so far (the whole process's), and what the plan says. */
