@@ -69,7 +69,11 @@ static struct ig_engine *start(int threads)
     return e;
 }
 
+#ifdef __SANITIZE_THREAD__ /* ten times slower, and barriers that wait for a busy machine's turn */
+enum { PROMPT = 20, STEPS = 8 };
+#else
 enum { PROMPT = 48, STEPS = 24 };
+#endif
 
 /* FNV-1a over the bits of every logit of a prompt in batches of n and of greedy decoding after it;
  * tokens go to `out` as they are made.  *finite: no NaN was among them. */
@@ -391,7 +395,7 @@ static void test_order_of_work(void **state)
     ig_engine_close(e);
     shake = watch = 0;
     assert_int_equal(h, right);
-    assert_true(n_looked > 20 && n_resident > n_looked / 4);
+    assert_true(n_looked > 10 && n_resident > n_looked / 4);
 }
 
 /* A use that does not wait reads a slot that is not filled: its NaN must be seen.  One token, so
