@@ -290,9 +290,7 @@ enum ig_move_state ig_move_wait(struct ig_move *v)
 {
     for (int i = 0; i < SPINS; i++) {
         if (ig_move_state(v) != IG_MOVE_PENDING) break;
-#if defined(__x86_64__) || defined(__i386__)
-        __builtin_ia32_pause();
-#endif
+        ig_pause();
     }
     while (ig_move_state(v) == IG_MOVE_PENDING) futex_wait(&v->state, IG_MOVE_PENDING);
     return ig_move_state(v);

@@ -52,12 +52,17 @@ struct bench {
  * table that is not also the output matrix it reads a few rows. */
 static double prefill_bytes(int tokens, int batch)
 {
+#if IG_N_LAYER_ENC
+    const double row = (double)IG_INPUT_ROW_BYTES, all = (double)IG_INPUT_BYTES;
+#else
     const uint64_t embd = (uint64_t)(ig_token_embd.rows + 15) / 16 * ig_token_embd.stride;
-    const double all = (double)(IG_DATA_BYTES - (ig_token_embd.off == ig_output.off ? 0 : embd));
+    const double row = (double)IG_TOKEN_BYTES,
+                 all = (double)(IG_DATA_BYTES - (ig_token_embd.off == ig_output.off ? 0 : embd));
+#endif
     double bytes = 0;
     for (int at = 0; at < tokens; at += batch) {
         const int rows = tokens - at < batch ? tokens - at : batch;
-        const double each = (double)rows * (double)IG_TOKEN_BYTES;
+        const double each = (double)rows * row;
         bytes += each < all ? each : all;
     }
     return tokens > 0 ? bytes / tokens : 0;

@@ -61,7 +61,9 @@ enum ig_err ig_session_open(struct ig_session *s, const struct ig_opts *o, int t
                             .verify = 1,
                             .progress = ig_progress_bytes,
                             .unpinned = 100 - o->pin,
-                            .link_share = o->link_share + 1 };
+                            .link_share = o->link_share + 1,
+                            .vram = o->vram.value,
+                            .link_bw = o->link_bw.value };
     *s = (struct ig_session){ .stats = o->stats };
     enum ig_err err = ig_session_weights(o, &open.weights, why);
     if (err == IG_OK) err = ig_engine_open(&s->e, &open, why);

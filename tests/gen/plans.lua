@@ -203,7 +203,8 @@ end
 
 function T.test_sizes_default()
   local p = lib.plan("tiny-mixtral", "avx2-desktop")
-  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8, tier = plan_tier.RAM })
+  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8, tier = plan_tier.RAM,
+    load_map = 1 })
   eq(lib.plan("mixtral", "avx2-desktop").size.ctx, 4096)
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32" }).size.kv, "f32")
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32", "kv=f16" }).size.kv, "f16")
@@ -215,6 +216,15 @@ function T.test_sizes_default()
   local p2 = lib.plan("tiny-mixtral", "avx2-desktop", { "ctx=100" })
   eq({ p2.size.ctx, p2.size.batch, p2.size.logit_rows }, { 100, 100, 32 })
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "batch=5" }).size.logit_rows, 5)
+end
+
+-- Weights stay in their file's pages where nothing else needs them in memory of its own.
+function T.test_load()
+  local function load_map(...) return lib.plan(...).size.load_map end
+  eq(load_map("tiny-mixtral", "avx2-desktop", { "load=map" }), 1)
+  eq(load_map("tiny-mixtral", "avx2-desktop", { "load=copy" }), 0)
+  eq(load_map("mixtral", "avx2-desktop", { "experts_ram=30" }), 0)
+  eq(load_map("tiny-mixtral", "h200"), 0)
 end
 
 function T.test_context_shrinks_to_fit_and_says_so()
@@ -258,10 +268,15 @@ function T.test_blocks_of_256_fall_back_with_a_note()
 end
 
 function T.test_kernels()
-  eq(plan_kernels.plan { isa = "ref" }, { isa = "ref", kern = "ig_kernels_ref", need_cpu = 0 })
-  eq(plan_kernels.plan { isa = "avx2" }, { isa = "avx2", kern = "ig_kernels_avx2", need_cpu = 1 })
-  eq(plan_kernels.plan { isa = "avx512" }, { isa = "avx512", kern = "ig_kernels_avx512", need_cpu = 3 })
-  eq(plan_kernels.plan { isa = "amx" }, { isa = "amx", kern = "ig_kernels_amx", need_cpu = 7 })
+  local function check(isa, need_cpu, arch)
+    eq(plan_kernels.plan { isa = isa }, { isa = isa, kern = "ig_kernels_" .. isa, need_cpu = need_cpu, arch = arch })
+  end
+  check("ref", 0, "")
+  check("avx2", 1, "x86_64")
+  check("avx512", 3, "x86_64")
+  check("amx", 7, "x86_64")
+  check("neon", 256, "aarch64")
+  check("i8mm", 768, "aarch64")
 end
 
 function T.test_rate()
@@ -285,7 +300,7 @@ function T.test_cache_seconds_by_hand()
   -- 0.5e9/(20e9 + 10e9); GPU 0.5e9/100e9.
   local m = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }
   local hw = { cpu_bw = 10e9, mem_bw = 40e9,
-    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, link_bw = 20e9 } }
+    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, busy_link_bw = 20e9, busy_cpu_bw = 10e9 } }
   local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }
   local cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
   eq({ cache.sets, cache.ways, cache.slots }, { 1, 1, 1 })

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "policies.h"
+#include "say.h"
 
 static const char usage[] =
     "usage: replay TRACE [options]\n"
@@ -37,8 +38,7 @@ static const char usage[] =
 
 static int bad(const char *opt, const char *got, const char *want)
 {
-    fprintf(stderr, "replay: %s: want %s, got %s\n", opt, want, got ? got : "nothing");
-    return -1;
+    return ig_say("%s: want %s, got %s", opt, want, got ? got : "nothing");
 }
 
 /* Numbers with `sep` between, each in lo..hi; how many, or -1. */

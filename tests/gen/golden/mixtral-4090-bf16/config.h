@@ -56,6 +56,7 @@ enum {
     IG_TIER_DISK     = 1,
     IG_TIER_MMAP     = 2,
     IG_TIER          = 0,
+    IG_LOAD_MAP      = 0, /* 1: weights stay where the page cache has them; 0: copied */
 
     /* -- kernels of the device (gen/plan_device.lua) */
     IG_DEVICE_ROWS   = 8,
@@ -99,6 +100,8 @@ enum {
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_DEVICE        1 /* 1: a device does the work, or the CPU where there is none */
+#define IG_KV_Q8         0 /* 1: the KV cache is in Q8_0 */
+#define IG_UNIFIED       0 /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            1 /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     UINT64_C(60000000000)
@@ -265,7 +268,7 @@ _Static_assert(sizeof IG_MODEL_ID <= 64, "the weights file's header holds the mo
 _Static_assert(sizeof IG_LAYOUT_TEXT <= 256, "and the layout's text");
 _Static_assert(sizeof IG_PLAN_HASH == 17, "16 hex digits");
 _Static_assert(IG_VRAM_BYTES <= IG_VRAM_USABLE, "the plan fits VRAM");
-_Static_assert(IG_HEAD_DIM % IG_ATTN_SLICE == 0, "slices of a head");
+_Static_assert((IG_KV_LORA ? IG_KV_LORA : IG_HEAD_DIM) % IG_ATTN_SLICE == 0, "slices of a head");
 _Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_ATTN_HEADS == 0, "heads of a block share K and V");
 _Static_assert(IG_XC_SETS >= 1 && IG_XC_SETS <= IG_N_LAYER, "a set is a layer's");
 _Static_assert(IG_XC_WAYS >= IG_N_EXPERT_USED && IG_XC_WAYS <= IG_N_EXPERT,
