@@ -80,7 +80,7 @@ ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predict=nex
 ENGINE_tier-history      := tests/data/tiny-mixtral.gguf experts_ram=25 predict=history trace=tests/data/tiny-route.trace least=0 stride=2
 ENGINE_tier-forest       := tests/data/tiny-mixtral.gguf experts_ram=25 predict=forest predictor=tests/data/tiny.predictor least=0 stride=2
 ENGINE_tier-mlp          := tests/data/tiny-mixtral.gguf experts_ram=25 predict=mlp predictor=tests/data/tiny.predictor least=0.2
-ENGINE_tier-static       := tests/data/tiny-mixtral.gguf experts_ram=25 policy=static trace=tests/data/tiny-route.trace
+ENGINE_tier-static       := tests/data/tiny-mixtral.gguf experts_ram=25 policy=static ways=layers trace=tests/data/tiny-route.trace
 ENGINE_tier-none         := tests/data/tiny-mixtral.gguf experts_ram=25 predict=none
 ENGINES += tier-history tier-forest tier-mlp tier-static tier-none
 ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
