@@ -41,7 +41,7 @@ enum {
     X(norm, IG_ROW_THREADS, 0) \
     X(output, IG_PANEL_THREADS, 0)
 #if IG_TILED(IG_HEAD_DIM)
-#define TILE_KERNEL(X) X(tile, IG_TILE_THREADS, IG_TILE_BYTES(IG_HEAD_DIM))
+#define TILE_KERNEL(X) X(tile, IG_TILE_THREADS, IG_TILE_BYTES(IG_HEAD_DIM, IG_TILE_PAD))
 #else
 #define TILE_KERNEL(X)
 #endif
