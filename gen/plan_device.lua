@@ -34,7 +34,8 @@ M.HALF_LIFE = 16
 local F32 = 4
 local KV_BYTES = { f32 = 4, f16 = 2, q8_0 = 2 } -- V of Q8_0 is read where it is: any width does
 
--- Heads that kernels/cuda/tile.cu has tiles for.
+-- Heads that kernels/cuda/tile.cu has tiles for.  A tile's q has 4 values more a dimension, so that
+-- writing it meets no bank twice, where a block may have more than 99 KiB.
 function M.tiled(m, kv) return not m.kv_lora and kv ~= "q8_0" and m.head_dim % 16 == 0 and m.head_dim <= 128 end
 
 -- The largest power of two that divides a head and keeps a slice small.
@@ -127,7 +128,7 @@ local function defines(m, formats, size, mem, device)
     { "N_EXPERT_USED", m.n_expert_used }, { "N_VOCAB", m.n_vocab }, { "N_ROW", size.batch },
     { "N_WAY", device.n_way }, { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
     { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
-    { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
+    { "TILE_PAD", device.tile_pad }, { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
     { "N_LAYER", m.n_layer }, { "ROPE_DIM", m.rope_dim }, { "N_FF_ASIDE", plan_mem.aside(m) },
     { "FMT_EMBD", format_set(formats, { "token_embd" }) },
     { "FMT_QKV", format_set(formats, m.q_lora > 0 and m.kv_lora and { "q_a", "kv_a" } or { "q", "k", "v", "kv_a" }) },
@@ -189,7 +190,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local mem = arena
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
                    gemm_rows = M.GEMM_ROWS, tile_rows = M.tiled(m, size.kv) and M.TILE_ROWS or 0,
-                   mapped = hw.gpu.unified and layout.data_bytes or 0 }
+                   tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0, mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))

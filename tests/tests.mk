@@ -99,10 +99,11 @@ HW_i8mm := hw/graviton3.lua
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
+WIDE        := wide-q4_0 wide-q5_1
 LATENT      := latent-q8_0 latent-q4_0 latent-kvq8 demo-kvq8
 GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe llama-dense glm4-moe phimoe dbrx \
                gpt-oss deepseek-v2 deepseek-v3,$(if $(call golden_of,$g),$g))
-GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%) unified $(XC)
+GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := tests/fixture/unified.lua
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
@@ -116,6 +117,8 @@ ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4
 ENGINE_xc-qwen2-moe := $(call golden_of,qwen2-moe) vram_ways=4
 ENGINE_xc-deepseek-v3 := $(call golden_of,deepseek-v3) vram_ways=4
 ENGINE_xc-glm4-moe  := $(call golden_of,glm4-moe) vram_ways=4
+ENGINE_wide-q4_0 := tests/fixture/wide.lua quant=q4_0
+ENGINE_wide-q5_1 := tests/fixture/wide.lua quant=q5_1 quant.router=bf16
 ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
 # All block formats in few engines: experts, attention, output, embedding.
 blocks = tests/fixture/blocks.lua quant=$1 quant.attn=$2 quant.output=$3 quant.embed=$4
@@ -190,8 +193,10 @@ GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0 de
 gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
 	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
-# The part of it that `make test` runs: small, emulated, and a real build where NVRTC is.
-EMULATED := $(LATENT) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
+# The part of it that `make test` runs: small, emulated, and a real build where NVRTC is; LARGE with a
+# batch that goes to the matrix units and by tiles.
+LARGE    := $(WIDE) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
+EMULATED := $(LATENT) $(WIDE) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
 	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
@@ -244,6 +249,7 @@ test-list:
 	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \
 	   if [ -f $(CUDA)/include/nvrtc.h ]; then echo "tests/gpu.sh xc-mixtral"; fi; \
 	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=7 SHORT=20 tests/gpu.sh $(EMULATED)"; \
+	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=64 SHORT=70 tests/gpu.sh $(LARGE)"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
 	 } >out/tests/list
 

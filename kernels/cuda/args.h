@@ -27,9 +27,11 @@ enum {
     IG_TILE_THREADS = 256, /* attention of a tile of */
     IG_TILE_ROWS = 64      /* rows of a batch */
 };
-/* Is there a tile for such heads (`no`: of latent attention, or with a cache in Q8_0); bytes of shared memory for it: q, K or probabilities, V. */
+/* Is there a tile for such heads (`no`: of latent attention, or with a cache in Q8_0); bytes of shared
+ * memory for it: q, its rows `pad` apart from the next ones' banks; K or probabilities; V. */
 #define IG_TILED(head_dim, no) (!(no) && (head_dim) % 16 == 0 && (head_dim) <= 128)
-#define IG_TILE_BYTES(head_dim) (((head_dim) * (68 + 64) + ((head_dim) > 68 ? (head_dim) * 64 : 64 * 68)) * 4)
+#define IG_TILE_BYTES(head_dim, pad) \
+    (((head_dim) * (128 + (pad)) + ((head_dim) > 68 ? (head_dim) * 64 : 64 * 68)) * 4)
 /* Blocks of ig_gate_up that fill an expert's down matrix, four panels each. */
 #define IG_FILL_BLOCKS(n_embd) (((n_embd) + 63) / 64)
 #define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)

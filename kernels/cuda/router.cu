@@ -62,8 +62,7 @@ IG_FN void gemm_router_body(const struct ig_args *a, int fmt, struct route_tile 
     if (IS_BLOCK(fmt)) return;
     float acc[16], kept[LEVELS][16];
     UNROLL for (int i = 0; i < LEVELS * 16; i++) kept[i / 16][i % 16] = 0.0f;
-    UNROLL for (int leaf = 0; leaf < IG_FLOAT_PARTS; leaf++)
-    {
+    for (int leaf = 0; leaf < IG_FLOAT_PARTS; leaf++) {
         const int part = (leaf & 1) << 3 | (leaf & 2) << 1 | (leaf & 4) >> 1 | leaf >> 3;
         const int pairs = (N_EMBD / 2 - part + IG_FLOAT_PARTS - 1) / IG_FLOAT_PARTS;
         UNROLL for (int i = 0; i < 16; i++) acc[i] = 0.0f;
@@ -74,13 +73,16 @@ IG_FN void gemm_router_body(const struct ig_args *a, int fmt, struct route_tile 
             __syncthreads();
             route_use(acc, s, 2 * n);
         }
+        int open = 1; /* a sum of the tree is complete, and waits for the other half or joins it */
         UNROLL for (int level = 0; level < LEVELS; level++)
         {
-            if ((leaf >> level & 1) == 0) { /* the first half of that level's sum: kept until the other */
-                UNROLL for (int i = 0; i < 16; i++) kept[level][i] = acc[i];
-                break;
+            const int second = leaf >> level & 1;
+            UNROLL for (int i = 0; i < 16; i++)
+            {
+                if (open && second) acc[i] = kept[level][i] + acc[i];
+                if (open && !second) kept[level][i] = acc[i];
             }
-            UNROLL for (int i = 0; i < 16; i++) acc[i] = kept[level][i] + acc[i];
+            open &= second;
         }
     }
     const int row = (int)threadIdx.x % (ROUTE_ROWS / 4) * 4, token = (int)threadIdx.x / (ROUTE_ROWS / 4) * 4;

@@ -12,21 +12,21 @@
 enum {
     TILE_ROWS = IG_TILE_ROWS,
     TILE_THREADS = IG_TILE_THREADS,
-    TILE_PAD = TILE_ROWS + 4,                   /* banks */
+    P_STRIDE = TILE_ROWS + 4,                   /* banks */
     TILE_WIDE = HEAD_DIM % 64 == 0 ? 4 : 1,     /* neighbouring dimensions of a thread */
     TILE_DIMS = HEAD_DIM / 16
 };
 
 /* In shared memory. */
 struct tile {
-    float q[HEAD_DIM][TILE_PAD];
+    float q[HEAD_DIM][TILE_ROWS + TILE_PAD];
     union {
         float k[HEAD_DIM][KB];
-        float p[KB][TILE_PAD]; /* scores, then their exponentials */
+        float p[KB][P_STRIDE]; /* scores, then their exponentials */
     } u;
     float v[KB][HEAD_DIM];
 };
-_Static_assert(sizeof(struct tile) == IG_TILE_BYTES(HEAD_DIM), "what the host asks for");
+_Static_assert(sizeof(struct tile) == IG_TILE_BYTES(HEAD_DIM, TILE_PAD), "what the host asks for");
 
 /* What a row attends to, and what its softmax has come to. */
 struct tile_rows {
