@@ -13,9 +13,13 @@ LUA    ?= lua5.4
 CC      = gcc
 PREFIX ?= /usr/local
 comma  := ,
+# What the compiler makes programs for, and what this machine runs.
+ARCH   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+HOST   := $(shell uname -m)
+AR     := $(shell $(CC) -print-prog-name=ar)
 # Where the device engine's tools and libraries are, for plans whose weights lie in device memory.
 CUDA   ?= /usr/local/cuda
-FLAVOR := $(if $(EMULATE),-emulated)$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
+FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(EMULATE),-emulated)$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
 
 # V=1 shows the commands.
 Q := $(if $(V),,@)
@@ -47,7 +51,12 @@ endif
 DEVICE_SRC := $(wildcard runtime/device/*.c runtime/model/device_*.c)
 PLAN_SRC   := $(filter-out $(DEVICE_SRC),$(shell grep -lE '\#include "(config|tables|state|cmd|tier)\.h"' runtime/*/*.c))
 COMMON_SRC := $(filter-out $(PLAN_SRC) $(DEVICE_SRC),$(wildcard runtime/*/*.c))
-KERN_SRC   := $(wildcard kernels/ref/*.c kernels/cpu/*.c)
+AVX2_FLAGS   := -mavx2 -mfma -mf16c
+AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
+ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512 amx
+ISA_aarch64 := neon quant_neon quant_i8mm
+KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%=kernels/cpu/%.c)
 COMMON     := out/common$(FLAVOR)
 COMMON_OBJ := $(COMMON_SRC:%.c=$(COMMON)/%.o)
 KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
@@ -60,8 +69,9 @@ PLAN_OBJ   += $(if $(EMULATE),$(addprefix $(OUT)/obj$(FLAVOR)/runtime/model/,dev
 endif
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build check generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
+.PHONY: all build check cubins generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
 .DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
 
 # Options that stand alone would be ignored in silence.
 $(foreach v,QUANT quant CTX ctx KV kv BATCH batch THREADS threads,$(if $(filter command line,$(origin $v)), \
@@ -86,10 +96,12 @@ build:
 else ifeq ($(ON_DEVICE)$(EMULATE)$(if $(wildcard $(CUDA)/include/nvrtc.h),,none),1none)
 build:
 	@echo "make: $(ID): this profile's kernels are compiled by NVRTC, and there is no CUDA toolkit in $(CUDA) (make CUDA=/path/to/it); choose a profile without a GPU (hw/*.lua)" >&2; exit 3
+else ifneq ($(filter-out $(ARCH),$(NEEDS_ARCH)),)
+build check:
+	@echo "make: $(ID): kernels for $(ISA) need a compiler for $(NEEDS_ARCH), got CC=$(CC), which makes programs for $(ARCH); choose another profile (hw/*.lua), or CC=$(NEEDS_ARCH)-linux-gnu-gcc" >&2; exit 3
 else
 build: $(BIN)
 	@:
-endif
 
 # Every file that knows the plan, compiled for it and thrown away: what the matrix runs.  Of a
 # device's, those that the CUDA toolkit is not needed for, and with it all.
@@ -97,6 +109,7 @@ CHECKED := $(PLAN_SRC) $(if $(filter 1,$(ON_DEVICE)),\
     $(filter-out $(if $(wildcard $(CUDA)/include/cuda_runtime.h),,runtime/device/device.c),$(DEVICE_SRC)))
 check:
 	@$(CC) $(filter-out -MMD -MP,$(CFLAGS)) -isystem $(CUDA)/include -fsyntax-only -iquote $(OUT) $(CHECKED) $(OUT)/tables.c
+endif
 
 $(BIN): $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(LDLIBS) 2>$@.log || { cat $@.log >&2; exit 1; }
@@ -111,10 +124,11 @@ $(COMMON)/libreplay.a: $(REPLAY_OBJ)
 $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
-$(TOOLS)/bench-kernels: bench/kernels.c $(COMMON)/libkernels.a
+include bench/fixed.mk
+$(TOOLS)/bench-kernels: bench/kernels.c $(FIXED_COLS:%=$(COMMON)/fixed-%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm 2>$@.log || { cat $@.log >&2; exit 1; }
-$(TOOLS)/bench-attn: bench/attn.c $(COMMON)/libkernels.a
+$(TOOLS)/bench-attn: bench/attn.c $(FIXED_HEADS:%=$(COMMON)/fixed-128x%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
 $(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
@@ -140,6 +154,7 @@ $(OUT)/step.cubin: ROWS := 1
 $(OUT)/batch.cubin: ROWS := $(DEVICE_ROWS)
 $(OUT)/step.cubin $(OUT)/batch.cubin: $(CUDA_SRC) $(OUT)/build.mk $(TOOLS)/mkcubin
 	$(Q)$(TOOLS)/mkcubin -a $(DEVICE_ARCH) -Ikernels -Ikernels/cuda $(DEVICE_DEFS) -DROWS=$(ROWS) -o $@ kernels/cuda/step.cu
+cubins: $(OUT)/step.cubin $(OUT)/batch.cubin
 $(OUT)/obj$(FLAVOR)/runtime/device/device_image.o: $(OUT)/step.cubin $(OUT)/batch.cubin
 $(OUT)/obj$(FLAVOR)/runtime/device/device_image.o: CFLAGS += -Wa,-I$(OUT)
 $(OUT)/obj$(FLAVOR)/runtime/device/device.o: CFLAGS += -isystem $(CUDA)/include
@@ -154,9 +169,10 @@ $(COMMON)/libcommon.a: $(COMMON_OBJ)
 $(COMMON)/libkernels.a: $(KERN_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 
-AMX_FLAGS := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
-$(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:       CFLAGS += -mavx2 -mfma -mf16c
-$(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:     CFLAGS += $(AVX2_FLAGS)
+$(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += $(AVX512_FLAGS)
+$(COMMON)/kernels/cpu/neon.o $(COMMON)/kernels/cpu/quant_neon.o:     CFLAGS += -march=armv8.2-a+dotprod
+$(COMMON)/kernels/cpu/quant_i8mm.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm
 $(COMMON)/kernels/cpu/amx.o: CFLAGS += $(AMX_FLAGS)
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)

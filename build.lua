@@ -45,16 +45,16 @@ local function make_folder(path)
   stop(1, "build.lua: ", path, ": want a folder to write to, got none\n")
 end
 
--- hw/this.lua, made by compiling and running tools/probe.c.
+-- hw/this.lua, made by compiling and running tools/probe*.c.
 local function this_machine(request, out)
-  local this, tool = root .. "hw/this.lua", make_folder(out) .. "/probe"
+  local this, tool, src = root .. "hw/this.lua", make_folder(out) .. "/probe", root .. "tools/probe"
   if not request.probe and slurp(this) then return this end
-  if os.execute(quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool, root .. "tools/probe.c")) then
+  if os.execute(quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool, src .. ".c", src .. "_gpu.c", "-ldl")) then
     local pipe = io.popen(quoted(tool, out))
     local profile = pipe:read("a")
     if pipe:close() then write(this, profile) return this end
   end
-  stop(1, "build.lua: this: want tools/probe.c to compile and measure, got a failure\n")
+  stop(1, "build.lua: this: want tools/probe*.c to compile and measure, got a failure\n")
 end
 
 -- A reader of a file's bytes (n of them, from an offset or the start on), and its size.

@@ -6,6 +6,7 @@
  * after the other is folded, more than 1 GB in turn, so that no cache serves it: spans and heads
  * are shared between threads as the engine does it (runtime/model/attn.c). GB/s of K and V with 1
  * thread and with THREADS (2), and the share of what plain reading gives in the passes between.
+ * fixed: what the same text gains when the compiler knows the heads (kernels/fixed.h), per cent.
  *
  * Build: -O2 -fopenmp, no instruction-set flags; link kernels/ref and kernels/cpu.
  */
@@ -25,12 +26,21 @@ static const int contexts[] = { 1024, 4096, 32768 };
 static const enum ig_fmt formats[] = { IG_F16, IG_F32, IG_Q8_0 };
 static const struct ig_kernels *const variants[] = { &ig_kernels_avx2, &ig_kernels_avx512 };
 
+/* The same kernels for heads of HD in groups of 8 and of 4. */
+extern const struct ig_kernels ig_kernels_avx2_128x8, ig_kernels_avx512_128x8,
+    ig_kernels_avx2_128x4, ig_kernels_avx512_128x4;
+static const struct ig_kernels *const fixed[2][2] = {
+    { &ig_kernels_avx2_128x4, &ig_kernels_avx2_128x8 },
+    { &ig_kernels_avx512_128x4, &ig_kernels_avx512_128x8 }
+};
+
 struct bench_case {
     const struct ig_kernels *k; /* NULL: plain reading */
+    ig_attn_fn *build[2];       /* the engines', and the one for these heads if there is one */
     enum ig_fmt fmt;
     const struct shape *shape;
     int ctx;
-    double got[2][REPS];
+    double got[2][2][REPS]; /* of each build */
 };
 
 /* Of K, or of V, of one KV head in a block. */
@@ -40,7 +50,8 @@ static float query[HEADS_MOST * HD];
 static struct ig_xq query_q[HEADS_MOST * HD / IG_QBLOCK];
 
 /* One item of the engine: a span of one KV head's blocks, merged into what came before. */
-static void fold(const struct bench_case *c, const uint8_t *layer, int head, int span, float *all)
+static void fold(const struct bench_case *c, int build, const uint8_t *layer, int head, int span,
+                 float *all)
 {
     const struct shape *s = c->shape;
     const int state = s->heads * (HD + 2);
@@ -54,18 +65,23 @@ static void fold(const struct bench_case *c, const uint8_t *layer, int head, int
         const uint8_t *next =
             blk + 1 < (span + 1) * SPAN ? kv + (size_t)s->heads_kv * 2 * part : kv;
         const void *q = ig_fmt_cols(c->fmt) > 1 ? (const void *)query_q : (const void *)query;
-        c->k->attn[c->fmt](&a, q, kv, kv + part, next, HD, s->heads, 0, IG_KV_BLOCK, 0.088f, NULL,
-                           0);
+        c->build[build](&a, q, kv, kv + part, next, HD, s->heads, 0, IG_KV_BLOCK, 0.088f, NULL, 0);
     }
     c->k->attn_merge(&b, &a, HD, s->heads);
 }
 
+static size_t layer_bytes(const struct bench_case *c)
+{
+    if (!c->k) return 65536;
+    return (size_t)(c->ctx / IG_KV_BLOCK * c->shape->heads_kv) * 2 * KV_BYTES(c->fmt);
+}
+
 /* Whole layers, at least `bytes` of them, from `base`; GB/s. */
-static double pass(const struct bench_case *c, const uint8_t *base, size_t *bytes, int threads)
+static double pass(const struct bench_case *c, int build, const uint8_t *base, size_t *bytes,
+                   int threads)
 {
     const int spans = c->k ? c->ctx / IG_KV_BLOCK / SPAN : 1, heads = c->k ? c->shape->heads_kv : 1;
-    const size_t layer =
-        c->k ? (size_t)(c->ctx / IG_KV_BLOCK * heads) * 2 * KV_BYTES(c->fmt) : 65536;
+    const size_t layer = layer_bytes(c);
     const long layers = (long)((*bytes + layer - 1) / layer), items = (long)spans * heads;
     double took = 0;
     (void)threads; /* unused without OpenMP */
@@ -78,7 +94,7 @@ static double pass(const struct bench_case *c, const uint8_t *base, size_t *byte
         for (long i = 0; i < layers * items; i++) {
             const uint8_t *at = base + (size_t)(i / items) * layer;
             if (c->k)
-                fold(c, at, (int)(i % items) / spans, (int)(i % items) % spans, all);
+                fold(c, build, at, (int)(i % items) / spans, (int)(i % items) % spans, all);
             else
                 plain_read(at, layer);
             __asm__ volatile("" : : "r"(all) : "memory");
@@ -93,12 +109,14 @@ static void run(struct bench_case *c, int cases, int threads)
     size_t at = 0;
     for (int r = 0; r < REPS; r++)
         for (int i = 0; i < cases; i++)
-            for (int t = 0; t < 2; t++) {
-                size_t bytes = PASS_BYTES;
-                if (at + 3 * PASS_BYTES > POOL_BYTES) at = 0;
-                c[i].got[t][r] = pass(&c[i], pool + at, &bytes, t ? threads : 1);
-                at += bytes;
-            }
+            for (int t = 0; t < 2; t++)
+                for (int b = 0; b < (c[i].build[1] ? 2 : 1); b++) {
+                    const int build = c[i].build[1] ? b ^ (r & 1) : 0;
+                    size_t bytes = PASS_BYTES;
+                    if (at + PASS_BYTES + layer_bytes(&c[i]) > POOL_BYTES) at = 0;
+                    c[i].got[build][t][r] = pass(&c[i], build, pool + at, &bytes, t ? threads : 1);
+                    at += bytes;
+                }
 }
 
 static int collect(struct bench_case *c, int argc, char **argv)
@@ -111,11 +129,18 @@ static int collect(struct bench_case *c, int argc, char **argv)
         if (!(ig_cpu_features() & need) || !wanted(isas[v], argc, argv, isas, 2)) continue;
         for (int f = 0; f < 3; f++) {
             if (!variants[v]->attn[formats[f]] || !wanted(fmts[f], argc, argv, fmts, 3)) continue;
-            for (int s = 0; s < 3; s++)
+            for (int s = 0; s < 3; s++) {
+                const int g = shapes[s].heads;
                 for (int x = 0; x < 3; x++)
                     c[count++] = (struct bench_case){
-                        variants[v], formats[f], &shapes[s], contexts[x], { { 0 } }
+                        .k = variants[v],
+                        .build = { variants[v]->attn[formats[f]],
+                                   g > 1 ? fixed[v][g == 8]->attn[formats[f]] : NULL },
+                        .fmt = formats[f],
+                        .shape = &shapes[s],
+                        .ctx = contexts[x],
                     };
+            }
         }
     }
     return count;
@@ -135,16 +160,21 @@ int main(int argc, char **argv)
     const int cases = 1 + collect(c + 1, argc, argv);
     run(c, cases, threads);
     printf("decode attention, head dim %d, GB/s of K and V and the share of plain reading\n"
-           "%-8s %-6s %-26s %8s %18s %17s %d\n",
-           HD, "variant", "format", "shape", "context", "1 thread", "threads:", threads);
-    for (int t = 0; t < 2; t++) read[t] = median(c[0].got[t]);
+           "%-8s %-6s %-26s %8s %18s %17s %d %16s\n",
+           HD, "variant", "format", "shape", "context", "1 thread", "threads:", threads,
+           "fixed, %");
+    for (int t = 0; t < 2; t++) read[t] = median(c[0].got[0][t]);
     for (int i = 0; i < cases; i++) {
         printf("%-8s %-6s %-26s %8d", i ? c[i].k->name : "read", i ? ig_fmt_name(c[i].fmt) : "-",
                i ? c[i].shape->name : "-", c[i].ctx);
+        double gains[2] = { 0, 0 };
+        for (int t = 0; t < 2 && c[i].build[1]; t++)
+            gains[t] = gain(c[i].got[1][t], c[i].got[0][t]);
         for (int t = 0; t < 2; t++) {
-            const double m = median(c[i].got[t]);
+            const double m = median(c[i].got[0][t]);
             printf(" %12.1f %4.0f%%", m, 100 * m / read[t]);
         }
+        if (c[i].build[1]) printf(" %+7.1f %+7.1f", gains[0], gains[1]);
         printf("\n");
     }
     return 0;

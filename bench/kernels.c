@@ -10,6 +10,9 @@
  * check: AMX's products on this machine's tiles against the scalar definitions; runs first
  * wherever there are tiles.
  *
+ * fixed: what the same text gains when the compiler knows the columns (kernels/fixed.h), per cent,
+ * from passes in turn; decode: with 1 and 2 threads, prefill: with 1.
+ *
  * Passes of all cases take turns; the figures are medians of CPU time (measure.h).
  *
  * Build: -O2 -fopenmp, no instruction-set flags; link kernels/ref and kernels/cpu.
@@ -37,13 +40,39 @@ static const struct ig_kernels *const variants[] = { &ig_kernels_avx2, &ig_kerne
                                                      &ig_kernels_amx };
 static const unsigned needs[] = { IG_CPU_AVX2, IG_CPU_AVX512, IG_CPU_AMX };
 
+/* The same kernels for matrices of so many columns. */
+#define FIXED(cols)                                                                                \
+    extern const struct ig_kernels ig_kernels_avx2_##cols, ig_kernels_avx512_##cols,               \
+        ig_kernels_amx_##cols;
+FIXED(768)
+FIXED(2048)
+FIXED(4096)
+FIXED(14336)
+#undef FIXED
+#define FIXED(cols)                                                                                \
+    {                                                                                              \
+        cols, { &ig_kernels_avx2_##cols, &ig_kernels_avx512_##cols, &ig_kernels_amx_##cols }       \
+    }
+static const struct {
+    int cols;
+    const struct ig_kernels *k[3];
+} fixed[] = { FIXED(768), FIXED(2048), FIXED(4096), FIXED(14336) };
+
 struct bench_case {
     const struct ig_kernels *k; /* NULL: plain reading */
+    ig_panel_fn *build[2];      /* the engines', and the one for these columns */
     enum ig_fmt fmt;
     const struct shape *shape;
     int n;
-    double got[2][REPS]; /* by 1 and 2 threads: GB/s of weights */
+    double got[2][2][REPS]; /* of each build, by 1 and 2 threads: GB/s of weights */
 };
+
+static ig_panel_fn *fixed_panel(int variant, enum ig_fmt fmt, int cols)
+{
+    size_t i = 0;
+    while (fixed[i].cols != cols) i++;
+    return fixed[i].k[variant]->panel[fmt];
+}
 
 static unsigned features;
 static float *x_float;     /* [MAX_N][MAX_COLS] */
@@ -59,8 +88,9 @@ static int prepare_activations(void)
     return 1;
 }
 
-/* One pass over `bytes` of panels from `base`; returns GB/s of weights. */
-static double pass(const struct bench_case *c, const uint8_t *base, size_t bytes, int threads)
+/* One pass of a build over `bytes` of panels from `base`; returns GB/s of weights. */
+static double pass(const struct bench_case *c, int build, const uint8_t *base, size_t bytes,
+                   int threads)
 {
     const size_t panel = c->k ? ig_panel_bytes(c->fmt, c->shape->cols) : 65536;
     const long panels = (long)(bytes / panel);
@@ -79,7 +109,7 @@ static double pass(const struct bench_case *c, const uint8_t *base, size_t bytes
         for (long i = 0; i < panels; i++) {
             const uint8_t *p = base + (size_t)i * panel;
             if (c->k)
-                c->k->panel[c->fmt](y, p, x, c->shape->cols, c->n);
+                c->build[build](y, p, x, c->shape->cols, c->n);
             else
                 plain_read(p, panel);
             __asm__ volatile("" : : "r"(y) : "memory");
@@ -96,8 +126,11 @@ static void run(struct bench_case *c, int cases, size_t bytes)
     for (int r = 0; r < REPS; r++) {
         for (int i = 0; i < cases; i++) {
             for (int t = 0; t < 2; t++) {
-                c[i].got[t][r] = pass(&c[i], pool + at, bytes, t + 1);
-                at = at + 2 * bytes <= POOL_BYTES ? at + bytes : 0;
+                for (int b = 0; b < (c[i].k ? 2 : 1); b++) {
+                    const int build = c[i].k ? b ^ (r & 1) : 0; /* neither always goes first */
+                    c[i].got[build][t][r] = pass(&c[i], build, pool + at, bytes, t + 1);
+                    at = at + 2 * bytes <= POOL_BYTES ? at + bytes : 0;
+                }
             }
         }
     }
@@ -114,8 +147,14 @@ static int collect(struct bench_case *c, int n, int argc, char **argv)
         for (int f = 0; f < IG_N_FMT; f++) {
             if (!wanted(fmts[f], argc, argv, fmts, IG_N_FMT)) continue;
             for (int s = 0; s < N_SHAPE; s++) {
-                c[count++] =
-                    (struct bench_case){ variants[v], (enum ig_fmt)f, &shapes[s], n, { { 0 } } };
+                c[count++] = (struct bench_case){
+                    .k = variants[v],
+                    .build = { variants[v]->panel[f],
+                               fixed_panel(v, (enum ig_fmt)f, shapes[s].cols) },
+                    .fmt = (enum ig_fmt)f,
+                    .shape = &shapes[s],
+                    .n = n,
+                };
             }
         }
     }
@@ -130,17 +169,19 @@ static void decode(int argc, char **argv)
     const int cases = 1 + collect(c + 1, 1, argc, argv);
     run(c, cases, PASS_BYTES);
     printf("decode, GB/s of weights and the share of plain reading\n"
-           "%-8s %-6s %-18s %20s %20s\n",
-           "variant", "format", "shape", "1 thread", "2 threads");
-    for (int t = 0; t < 2; t++) read[t] = median(c[0].got[t]);
+           "%-8s %-6s %-18s %20s %20s %16s\n",
+           "variant", "format", "shape", "1 thread", "2 threads", "fixed, %");
+    for (int t = 0; t < 2; t++) read[t] = median(c[0].got[0][t]);
     for (int i = 0; i < cases; i++) {
         printf("%-8s %-6s %-18s", i ? c[i].k->name : "read", i ? ig_fmt_name(c[i].fmt) : "-",
                i ? c[i].shape->name : "-");
+        double gains[2] = { 0, 0 };
+        for (int t = 0; t < 2 && i; t++) gains[t] = gain(c[i].got[1][t], c[i].got[0][t]);
         for (int t = 0; t < 2; t++) {
-            const double m = median(c[i].got[t]);
+            const double m = median(c[i].got[0][t]);
             printf(" %14.1f %4.0f%%", m, 100 * m / read[t]);
         }
-        printf("\n");
+        printf(" %+7.1f %+7.1f\n", gains[0], gains[1]);
     }
 }
 
@@ -187,22 +228,24 @@ static void prefill(int argc, char **argv)
             run(&c[k][i], 1, ((size_t)64 << 20) / (size_t)counts[k] + ((size_t)2 << 20));
     }
     printf("prefill, GOP/s (2 a weight and row) and the share of the peak, with 1 and 2 threads\n"
-           "%-8s %-6s %-18s %25s %25s %25s\n",
-           "variant", "format", "shape", "n 16", "n 64", "n 256");
+           "%-8s %-6s %-18s %25s %25s %25s %23s\n",
+           "variant", "format", "shape", "n 16", "n 64", "n 256", "fixed, %");
     for (int i = 0; i < cases; i++) {
         const struct bench_case *a = &c[0][i];
         const double weights = 16.0 * (double)a->shape->cols /
                                (double)ig_panel_bytes(a->fmt, a->shape->cols); /* a byte */
         const double peak = 1e-9 * peak_by(a);
         printf("%-8s %-6s %-18s", a->k->name, ig_fmt_name(a->fmt), a->shape->name);
+        double gains[3];
         for (int k = 0; k < 3; k++) {
             const double scale = 2.0 * weights * counts[k];
+            gains[k] = gain(c[k][i].got[1][0], c[k][i].got[0][0]);
             for (int t = 0; t < 2; t++) {
-                const double gops = scale * median(c[k][i].got[t]);
+                const double gops = scale * median(c[k][i].got[0][t]);
                 printf(" %7.0f %3.0f%%", gops, 100 * gops / peak / (t + 1));
             }
         }
-        printf("\n");
+        printf(" %+7.1f %+7.1f %+7.1f\n", gains[0], gains[1], gains[2]);
     }
 }
 

@@ -38,6 +38,14 @@ static double median(double *v)
     return v[REPS / 2];
 }
 
+/* Of two series whose values were measured in turn: the median of a / b - 1, per cent. */
+static double gain(const double *a, const double *b)
+{
+    double ratio[REPS];
+    for (int r = 0; r < REPS; r++) ratio[r] = a[r] / b[r];
+    return 100 * (median(ratio) - 1);
+}
+
 /* Plain reading, as wide as the machine can: narrower loads read less on some. */
 #define PLAIN_READ(name, isa, width, constraint)                                                   \
     __attribute__((target(isa))) static void name(const uint8_t *p, size_t bytes)                  \

@@ -42,7 +42,7 @@ pred:32:2:2,static,belady,belady-bypass >$out/judge.csv
 
 # The stride while the link is four times slower for a third of the time.
 for predict in hybrid perfect; do
-    for p in "" "--stride 1:6"; do
+    for p in "" "--stride 1:4"; do
         "$replay" "$fine" $judge --pool 50 --policies echo --predict $predict --least 0.4 --layer-us 400 \
             --drop 4:0.33:0.66 $p --svg $out/stride-$predict.svg -o csv
     done

@@ -9,10 +9,8 @@ local M = {}
 -- { field, the values that kernels/cuda/ has }
 M.KNOWN = {
   { "act", { "swiglu", "swiglu_oai" } },
-  { "n_route_group", { 1 } },
   { "n_layer_enc", { 0 } },
   { "n_rel_bucket", { 0 } },
-  { "kv_lora", {} },
 }
 
 M.ANY = {
@@ -21,9 +19,9 @@ M.ANY = {
   "output_bias", "expert_bias", "sinks", "window_every", "act_limit", "qkv_clip", "embd_scale", "residual_scale",
   "logit_scale", "attn_scale", "router", "route_norm", "route_scale", "route_bias", "router_jitter", "n_layer_dense",
   "n_ff_dense", "n_ff_shared", "shared_gate", "rope_dim", "rope",
+  "n_route_group", "n_route_group_used", "route_group_top", "kv_lora", "q_lora", "nope_dim", "v_dim", "latent_eps",
   -- of what KNOWN refuses
-  "n_route_group_used", "route_group_top", "sparse_step", "sparse_step_enc", "rel_distance", "start_token", "q_lora",
-  "nope_dim", "v_dim", "latent_eps",
+  "sparse_step", "sparse_step_enc", "rel_distance", "start_token",
 }
 
 local function listed(values, v)

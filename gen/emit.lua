@@ -178,7 +178,10 @@ local function tier_view(plan)
   view.slot_bytes, view.hit = c.u64(t.slot_bytes), c.f32(t.hit)
   view.predict_why, view.io = c.str(t.predict_why), IO[t.io]
   view.predict = t.predictor ~= "none" and emit_predict.view(plan)
-  view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(t.strides)
+  view.hot = t.hot and c.rows(t.hot)
+  local strides = {}
+  for l, s in ipairs(t.strides) do strides[l] = ("{ %d, %d, %d }"):format(table.unpack(s)) end
+  view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(strides)
   return view
 end
 
@@ -193,6 +196,8 @@ function M.view(plan, plan_hash)
     kv_part_bytes = c.u64(mem.kv_part_bytes),
     norm_eps = c.f32(m.norm_eps), a = arithmetic(m), tps = c.f32(plan.rate.tps),
     data_bytes = c.u64(layout.data_bytes), resident_bytes = c.u64(layout.resident_bytes),
+    input_row_bytes = layout.input_row_bytes and c.u64(layout.input_row_bytes) or nil,
+    input_bytes = layout.input_bytes and c.u64(layout.input_bytes) or nil,
     token_bytes = c.u64(layout.token_bytes), mem_bytes = c.u64(mem.bytes),
     thread_bytes = c.u64(mem.thread_bytes), spare_bytes = c.u64(mem.spare_bytes), mem_bw = c.u64(plan.hw.mem_bw),
     layout_hash = c.hex64(layout.hash), layout_text = c.str(layout.text),
@@ -207,6 +212,8 @@ function M.view(plan, plan_hash)
     plan_text = text_lines(explain.text(plan, plan_hash)), tier = tier_view(plan),
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), binary = plan.model_id,
     gpu = gpu_view(plan), on_device = plan.device and 1 or 0,
+    kv_q8 = plan.size.kv == "q8_0" and 1 or 0,
+    on_unified = plan.device and plan.device.mapped > 0 and 1 or 0,
     on_cache = plan.device and plan.device.cached and 1 or 0, id = plan.id,
   }
 end

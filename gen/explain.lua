@@ -57,6 +57,7 @@ local function describe_weights(plan, add)
     num.human(layout.data_bytes - layout.resident_bytes), num.human(most))
   add("sizes      %d positions of %s KV, batches of %d rows (%d with logits), %d threads", plan.size.ctx,
     plan.size.kv, plan.size.batch, plan.size.logit_rows, plan.size.threads)
+  add("           %s", plan.size.load_map == 1 and "weights mapped from their file" or "weights copied into memory")
   for _, note in ipairs(plan.notes) do add("note       %s", note) end
 end
 
@@ -91,7 +92,8 @@ local function describe_cache(plan, add)
     if r.bytes > 0 then add("  %-8s %15d  %15d  %s", r.name:lower(), r.off, r.bytes, num.human(r.bytes)) end
   end
   add("  %-8s %15s  %15d  %s of %s usable VRAM%s", "total", "", plan.device.bytes, num.human(plan.device.bytes),
-    num.human(plan.device.usable), plan.device.cached and "" or ": everything is resident")
+    num.human(plan.device.usable), plan.device.cached and "" or plan.device.mapped > 0
+    and (": unified, the weights' %s are mapped"):format(num.human(plan.device.mapped)) or ": everything is resident")
   if not plan.device.cached then return end
   add("cache      %d slots of %s fit: %d sets x %d ways, predicted hit rate %.0f %%", cache.slots,
     num.human(cache.slot_bytes), cache.sets, cache.ways, 100 * cache.hit_rate)
@@ -101,6 +103,11 @@ local function describe_cache(plan, add)
     weighed[i] = ("%d x %d: %.1f"):format(g.sets, g.ways, 1000 * g.seconds)
   end
   add("           weighed (ms a token): %s%s", table.concat(weighed, ", "), #cache.weighed > 8 and ", ..." or "")
+  local b = plan.background
+  if b then
+    add("           with every miss computed by the CPU and copied in the background (arXiv 2512.16473): %d x %d, %.1f",
+      b.sets, b.ways, 1000 * b.seconds)
+  end
   add("prefetch   %d layers ahead at first", plan.strides[1])
 end
 

@@ -6,7 +6,7 @@ local schema = require "gen.schema"
 
 local M = {}
 
-M.isas = { "ref", "avx2", "avx512", "amx" }
+M.isas = { "ref", "avx2", "avx512", "amx", "neon", "i8mm" }
 
 local BANDWIDTH = { min = 1000000, max = 1 << 50 }
 
@@ -26,6 +26,10 @@ M.gpu_fields = {
   bytes("vram_reserve", 0),
   bandwidth("vram_bw"),
   bandwidth("link_bw"),
+  -- From the device; each way when both are used; what the link and the cores read of RAM at the same time.
+  bandwidth("link_up_bw", true), bandwidth("link_both_bw", true),
+  bandwidth("busy_link_bw", true), bandwidth("busy_cpu_bw", true),
+  { name = "unified", kind = "boolean", default = false }, -- RAM and VRAM are one memory
 }
 
 M.fields = {
@@ -56,6 +60,11 @@ function M.check(stated, file, problems)
   hw.ram_usable = hw.ram - hw.ram_reserve
   -- What the cores can pull together: below the memory's rate where they are few.
   hw.cpu_bw = math.min(hw.cores * hw.core_bw, hw.mem_bw)
+  if hw.gpu then
+    -- What is not stated is as each alone.
+    hw.gpu.busy_link_bw = hw.gpu.busy_link_bw or hw.gpu.link_bw
+    hw.gpu.busy_cpu_bw = hw.gpu.busy_cpu_bw or hw.cpu_bw
+  end
   if hw.gpu and hw.gpu.vram_reserve >= hw.gpu.vram then
     problems[#problems + 1] = schema.problem(file, "gpu.vram_reserve",
       ("less than gpu.vram (%d)"):format(hw.gpu.vram), schema.show(hw.gpu.vram_reserve))

@@ -21,6 +21,7 @@ local function fields()
     { name = "kv",         kind = "choice",  choices = { "f32", "f16", "q8_0" }, optional = true },
     { name = "threads",    kind = "integer", min = 1, max = 1024, optional = true },
     { name = "tier",       kind = "choice",  choices = { "ram", "disk", "mmap" }, optional = true },
+    { name = "load",       kind = "choice",  choices = { "map", "copy" }, optional = true },
     { name = "slots",      kind = "integer", min = 1, max = 1 << 50, optional = true },
     { name = "experts_ram", kind = "number", min = 0, max = 100, optional = true },
     { name = "vram",       kind = "integer", min = 1, max = 1 << 50, optional = true },

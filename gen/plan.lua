@@ -3,6 +3,7 @@
 -- All arithmetic is in the plan_*.lua modules called here; templates look up.
 
 local formats_of = require "gen.formats"
+local plan_background = require "gen.plan_background"
 local plan_device = require "gen.plan_device"
 local plan_kernels = require "gen.plan_kernels"
 local plan_layout = require "gen.plan_layout"
@@ -44,6 +45,7 @@ function M.plan(input)
   if plan.size and hw.gpu then
     plan.device, plan.cache = plan_device.plan(m, hw, formats, plan.size, plan.mem, plan.layout, opts, reasons)
     plan.strides = plan.cache and plan_prefetch.plan(m, hw, plan.layout)
+    plan.background = plan.cache and plan.device.cached and plan_background.plan(m, hw, plan.layout, plan.cache)
   end
   if #reasons > 0 then
     for i, why in ipairs(reasons) do problems[i] = why:find("^%-%-set") and why or pair .. why end

@@ -28,7 +28,7 @@ local function geometry(m, hw, from, ways)
   local hits = sets * m.n_expert_used * M.hit_rate(ways, m.n_expert)
   local missed = layers * m.n_expert_used - hits
   local alone = (layers - sets) * m.n_expert_used -- the CPU's
-  local both_bw = math.min(hw.mem_bw, hw.gpu.link_bw + hw.cpu_bw)
+  local both_bw = math.min(hw.mem_bw, hw.gpu.busy_link_bw + hw.gpu.busy_cpu_bw)
   local gpu_s = from.resident_s + hits * slot / hw.gpu.vram_bw
   return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used),
            seconds = gpu_s + math.max(alone * slot / hw.cpu_bw, missed * slot / both_bw) }

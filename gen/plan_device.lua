@@ -30,18 +30,18 @@ M.EMBD_MOST = 8192    -- a normed row, as floats and as int8 blocks, in 48 KiB o
 M.HALF_LIFE = 16
 
 local F32 = 4
-local KV_BYTES = { f32 = 4, f16 = 2 }
+local KV_BYTES = { f32 = 4, f16 = 2, q8_0 = 2 } -- V of Q8_0 is read where it is: any width does
 
 -- The largest power of two that divides a head and keeps a slice small.
 local function slice(m, hw, kv)
   local bytes = M.SERVER[hw.gpu.arch] and M.SLICE_BYTES_SERVER or M.SLICE_BYTES
   local n = 1
-  while n < bytes // KV_BYTES[kv] and m.head_dim % (2 * n) == 0 do n = 2 * n end
+  while n < bytes // KV_BYTES[kv] and (m.kv_lora or m.head_dim) % (2 * n) == 0 do n = 2 * n end
   return n
 end
 
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
-                           "H", "HQ", "GATE", "LN", "LNQ" }
+                           "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL" }
 
 M.PLACES_BYTES = 2048 -- struct ig_places of kernels/cuda/args.h, and room
 
@@ -59,11 +59,14 @@ end
 local function buffers(m, size, mem, layout, device)
   local bytes = {}
   for _, r in ipairs(mem.regions) do bytes[r.name] = r.bytes end
-  bytes.DATA = device.cached and layout.resident_bytes or layout.data_bytes -- whatever part of it RAM has
+  -- Whatever part of it RAM has; where both are one memory, none beside RAM's.
+  bytes.DATA = device.mapped > 0 and 0 or device.cached and layout.resident_bytes or layout.data_bytes
   local rows, picked = size.batch, size.batch * m.n_expert_used
-  local slices = m.head_dim // device.attn_slice
+  local slices = (m.kv_lora or m.head_dim) // device.attn_slice
   local list = {}
-  for i, name in ipairs(SHARED_WITH_HOST) do list[i] = { name, bytes[name] } end
+  for _, name in ipairs(SHARED_WITH_HOST) do
+    if bytes[name] then list[#list + 1] = { name, bytes[name] } end
+  end
   local own = {
     { "BATCH",   (4 * rows + size.logit_rows) * 4 },
     { "PART",    rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
@@ -108,7 +111,7 @@ local SWITCHES = {
   { "SHARED_GATE", "shared_gate", true },
 }
 local FLOATS = { "norm_eps", "embd_scale", "residual_scale", "logit_scale", "qkv_clip", "act_limit",
-                 "route_scale", "router_jitter" }
+                 "route_scale", "router_jitter", "latent_eps" }
 
 -- What kernels/cuda/shape.h wants to know, as NAME=VALUE.
 local function defines(m, formats, size, mem, device)
@@ -121,7 +124,13 @@ local function defines(m, formats, size, mem, device)
     { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
     { "N_LAYER", m.n_layer }, { "ROPE_DIM", m.rope_dim }, { "N_FF_ASIDE", plan_mem.aside(m) },
     { "FMT_EMBD", format_set(formats, { "token_embd" }) },
-    { "FMT_QKV", format_set(formats, { "q", "k", "v" }) },
+    { "FMT_QKV", format_set(formats, m.q_lora > 0 and m.kv_lora and { "q_a", "kv_a" } or { "q", "k", "v", "kv_a" }) },
+    { "KV_LORA", m.kv_lora or 0 }, { "Q_LORA", m.kv_lora and m.q_lora or 0 },
+    { "NOPE_DIM", m.nope_dim or 0 }, { "V_DIM", m.v_dim or 0 },
+    { "FMT_Q_B", m.q_lora > 0 and format_set(formats, { "q" }) or 0 },
+    { "FMT_K_B", format_set(formats, { "k_b" }) }, { "FMT_V_B", format_set(formats, { "v_b" }) },
+    { "N_ROUTE_GROUP", m.n_route_group }, { "N_ROUTE_GROUP_USED", m.n_route_group_used },
+    { "ROUTE_GROUP_TOP", m.route_group_top },
     { "FMT_O", format_set(formats, { "o" }) },
     { "FMT_ROUTER", format_set(formats, { "router" }) },
     { "FMT_GATE_UP", format_set(formats, { "gate", "up", "dense_gate", "dense_up" }) },
@@ -151,6 +160,15 @@ local function refusals(m, hw)
   return reasons
 end
 
+-- One memory holds the weights once: what does not fit has no other place.
+local function not_unified(device, opts)
+  if device.mapped == 0 then return nil end
+  if opts.vram_ways then return "--set: vram_ways: want a GPU with memory of its own, got a unified one" end
+  local need = device.mapped + device.bytes
+  return need > device.usable and ("memory: want at most %s (unified: RAM is the GPU's), got %s: weights %s, KV and work %s")
+    :format(num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes)) or nil
+end
+
 --- @param m       table  a checked model
 --- @param hw      table  a checked profile with a GPU
 --- @param formats table  of gen/formats.lua
@@ -162,13 +180,18 @@ end
 --- @return table? device, table? cache   (the cache too when everything is resident: what it would be)
 function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local mem = arena
-  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0 }
+  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
+                   mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
-  local cache, why
+  local cache, why = nil, not_unified(device, opts)
+  if why then
+    reasons[#reasons + 1] = why
+    return nil
+  end
   -- Ways that were asked for are a cache even where all experts would fit.
-  if device.bytes > device.usable or opts.vram_ways then
+  if device.bytes + device.mapped > device.usable or opts.vram_ways then
     device.cached = true
     device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
     mem = { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes }

@@ -2,7 +2,10 @@
 --
 -- With a trace: its rows are run through the geometry with the victim of least
 -- decayed frequency (runtime/cache/policy_decay.c) or of least recent use; the first
--- half only warms (as bench/tier.sh does).  Other policies are predicted as decayed frequency.
+-- half only warms (as bench/tier.sh does).  static is predicted by a hot table of that half; other policies as
+-- decayed frequency.
+
+local plan_hot = require "gen.plan_hot"
 
 local M = {}
 
@@ -81,8 +84,10 @@ end
 --- @param g     table   a geometry: n_set, n_slot, set_of, ways, moe (its layers)
 --- @param trace table?  { n_row, n_layer, n_expert, top_k, expert = function(row, layer, rank) }
 function M.rate(m, g, policy, trace)
-  if trace then return replay(m, g, policy == "lru" or policy == "lru2", trace) end
-  return stated(m, g)
+  if not trace then return stated(m, g) end
+  local rows = math.min(trace.n_row, M.MOST_ROWS)
+  if policy == "static" then return plan_hot.rate(m, g, trace, rows // 2, rows) end
+  return replay(m, g, policy == "lru" or policy == "lru2", trace)
 end
 
 return M

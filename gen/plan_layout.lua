@@ -147,6 +147,23 @@ local function token_bytes(m, layout)
   return resident, experts
 end
 
+-- Bytes that an encoder reads of its input's batches: of one row (with what stores the decoder's keys
+-- and values of it), and at most.
+local function input_bytes(m, layout)
+  if not shape.has_encoder(m) then return end
+  local row, most = 0, 0
+  for i, layer in ipairs(layout.layers) do
+    for _, mat in ipairs(shape.layer_matrices(m, i)) do
+      local read = layer.encoder and mat.part ~= "expert" or mat.role == "cross_k" or mat.role == "cross_v"
+      if read then row, most = row + layer[mat.role].bytes, most + layer[mat.role].bytes end
+    end
+    if layer.encoder then
+      row, most = row + layer.slab_bytes * m.n_expert_used, most + layer.slab_bytes * layer.n_expert
+    end
+  end
+  return row, most
+end
+
 --- @param m       table  a checked model
 --- @param formats table  of gen/formats.lua
 function M.plan(m, formats)
@@ -166,6 +183,7 @@ function M.plan(m, formats)
   place_experts(m, layout)
   layout.token_resident_bytes, layout.token_expert_bytes = token_bytes(m, layout)
   layout.token_bytes = layout.token_resident_bytes + layout.token_expert_bytes
+  layout.input_row_bytes, layout.input_bytes = input_bytes(m, layout)
   layout.text = summary(m, layout, formats)
   layout.hash = hash.fnv1a64(canonical(m, layout))
   return layout

@@ -85,6 +85,14 @@ end
 --- What --explain says.
 function M.describe(tier, add)
   add("prefetch   %s: %s", tier.predictor == "none" and "off" or tier.predictor, tier.predict_why)
+  local low, high = { 9, 9, 9 }, { 0, 0, 0 }
+  for _, l in ipairs(tier.moe) do
+    for i, s in ipairs(tier.strides[l]) do low[i], high[i] = math.min(low[i], s), math.max(high[i], s) end
+  end
+  local function range(i) return low[i] == high[i] and low[i] or ("%d..%d"):format(low[i], high[i]) end
+  if tier.predictor == "none" then return end
+  add("           at first %s layers ahead, moved between %s and %s by what waits and what comes too early",
+    range(1), range(2), range(3))
 end
 
 return M

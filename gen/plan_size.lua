@@ -47,9 +47,6 @@ local function check_options(m, hw, size, problems)
     problems[#problems + 1] = ("--set: kv: want f16 or f32 for heads of %d, got %s, whose blocks are of %d values")
       :format(m.head_dim, size.kv, quant.by_name[size.kv].group)
   end
-  if hw.gpu and quant.is_block(size.kv) then
-    problems[#problems + 1] = ("--set: kv: want f16 or f32 on a machine with a GPU, got %s"):format(size.kv)
-  end
   at_most("batch", size.ctx, "ctx")
   at_most("logit_rows", size.batch, "batch")
 end
@@ -142,6 +139,17 @@ local function place(m, hw, formats, layout, opts, size, trace, notes)
   return fit_disk(m, hw, formats, layout, opts, size, trace)
 end
 
+-- Weights stay in the page cache where nothing else needs them: start-up is then a check of the file, and
+-- two programs share its pages.  Copied, they are in huge pages on every file system (docs/ARCHITECTURE.md).
+local function choose_load(hw, opts, size, problems)
+  local can = size.tier.kind == "ram" and not hw.gpu
+  if opts.load == "map" and not can then
+    problems[#problems + 1] = ("--set: load: want copy for %s, got map"):format(
+      hw.gpu and "a machine with a GPU" or "tier=" .. size.tier.kind)
+  end
+  size.load_map = can and opts.load ~= "copy" and 1 or 0
+end
+
 --- @return table? size, table? mem, table notes   (no size: `problems` says why)
 function M.plan(m, hw, formats, layout, opts, problems, trace)
   local size, notes = M.wanted(m, hw, formats, opts), {}
@@ -155,6 +163,7 @@ function M.plan(m, hw, formats, layout, opts, problems, trace)
     problems[#problems + 1] = why
     return nil, nil, notes
   end
+  choose_load(hw, opts, size, problems)
   if size.ctx < wanted then
     notes[#notes + 1] = ("context reduced from %d to %d positions to fit %s of usable RAM")
       :format(wanted, size.ctx, num.human(hw.ram_usable))

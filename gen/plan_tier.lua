@@ -7,6 +7,7 @@
 
 local num = require "gen.num"
 local plan_hit = require "gen.plan_hit"
+local plan_hot = require "gen.plan_hot"
 local plan_pace = require "gen.plan_pace"
 local plan_predict = require "gen.plan_predict"
 local plan_prefetch = require "gen.plan_prefetch"
@@ -163,17 +164,6 @@ local function choose(m, hw, layout, tier, opts, trace)
   return best, why
 end
 
--- Where the run-time controller starts: each layer's missed experts over one layer's computing.
-local function strides(m, hw, layout, opts, tier)
-  local list, each = {}, tier.pace.compute_s / decode_layers(layout)
-  for l, layer in ipairs(layout.layers) do
-    local missed = (1 - tier.hit) * m.n_expert_used
-    list[l] = opts.stride or layer.n_expert == 0 and plan_prefetch.LEAST
-      or plan_prefetch.stride(missed, layer.expert_stride, hw.disk_bw, each)
-  end
-  return list
-end
-
 --- Slots and geometry in `room` bytes of RAM.
 --- @return table? tier, string? why_not
 function M.plan(m, hw, layout, opts, room, trace)
@@ -181,6 +171,9 @@ function M.plan(m, hw, layout, opts, room, trace)
   local slot, n_layer = M.slot_bytes(layout), #moe_layers(layout)
   local all, least = n_layer * m.n_expert, M.least(m, layout)
   if all == 0 then return nil, "cache: want a model with experts, got a dense one" end
+  if opts.policy == "static" and not trace then
+    return nil, "--set: policy: static wants trace=FILE, whose most used experts it keeps, got none"
+  end
   n_slot = math.min(n_slot, all)
   if n_slot < least then
     return nil, ("cache: want at least %d slots (%d layers x %d experts a token, %s), got %d (%s)"):format(
@@ -202,9 +195,10 @@ function M.plan(m, hw, layout, opts, room, trace)
   tier.moe = best.moe
   tier.set_of, tier.first, tier.hit, tier.pace = best.set_of, best.first, best.hit, best.pace
   tier.table_bytes = table_bytes(m, tier.n_slot, tier.n_spare)
-  tier.strides = strides(m, hw, layout, opts, tier)
+  tier.strides = plan_prefetch.of_tier(m, hw, layout, opts, tier, decode_layers(layout))
   plan_predict.choose(m, hw, tier, opts)
   tier.traced = trace ~= nil
+  if tier.policy == "static" then tier.hot = plan_hot.uses(m, tier.moe, trace) end
   return tier
 end
 

@@ -6,7 +6,8 @@
 hardware {
   source = "assumed: an example",  -- where the numbers come from; the plan's report shows it
 
-  isa = "ref",         -- kernels: ref (plain C), avx2 (with FMA, F16C), avx512 (F BW DQ VL VNNI), amx (tiles beside it)
+  isa = "ref",         -- kernels: ref (plain C), avx2 (with FMA, F16C), avx512 (F BW DQ VL VNNI), amx (tiles beside it);
+                       -- AArch64: neon (with dot products), i8mm (neon and matrix products)
   cores = 2,           -- physical cores: the most threads (`--set threads=N` overrides)
   ram = 4 << 30,       -- all of it; the plan leaves a sixteenth, at least 512 MiB, to the system
   mem_bw = 10e9,       -- reading memory with all cores, far beyond the last cache level
@@ -24,5 +25,8 @@ hardware {
   --   vram_reserve = 1920 << 20,  -- what the driver, the display and fragmentation take
   --   vram_bw = 900e9,            -- reading VRAM
   --   link_bw = 25e9,             -- host to device, pinned, in copies of an expert's size
+  --   link_up_bw = 25e9, link_both_bw = 20e9,  -- optional: device to host; each way at the same time
+  --   busy_link_bw = 20e9, busy_cpu_bw = 40e9, -- optional: what the link and all cores read of RAM at the same time
+  --   unified = true,                          -- optional: RAM and VRAM are one memory, which holds the weights once
   -- },
 }

@@ -111,7 +111,7 @@ typedef void ig_attn_fn(struct ig_attn *st, const void *q, const void *k, const 
 
 /* One instruction set's kernels.  The generated tables name one of these. */
 struct ig_kernels {
-    const char *name; /* "ref", "avx2", "avx512" */
+    const char *name; /* "ref", "avx2", "avx512", "neon", "i8mm" */
     ig_panel_fn *panel[IG_N_FMT];
     ig_attn_fn *attn[IG_N_FMT]; /* by KV format; NULL where a format cannot hold KV */
     /* y = x * (1 / sqrt(sum(x^2) / n + eps)) * w, left to right; sum by rule 4 */
@@ -153,14 +153,19 @@ struct ig_kernels {
     void (*relu)(float *y, const float *x, int n);
 };
 
-extern const struct ig_kernels ig_kernels_ref, ig_kernels_avx2, ig_kernels_avx512, ig_kernels_amx;
+extern const struct ig_kernels ig_kernels_ref;
+extern const struct ig_kernels ig_kernels_avx2, ig_kernels_avx512, ig_kernels_amx; /* x86-64 */
+extern const struct ig_kernels ig_kernels_neon, ig_kernels_i8mm;                   /* AArch64 */
 
 /* What the running CPU offers, as a mask; needs of each variant.  Ask once: in a virtual
  * machine CPUID costs tens of microseconds. */
 enum {
     IG_CPU_AVX2 = 1,
     IG_CPU_AVX512 = 2, /* F BW DQ VL VNNI */
-    IG_CPU_AMX = 4     /* tiles of int8 and bf16, AVX512_BF16, and the system lets us use them */
+    IG_CPU_AMX = 4,    /* tiles of int8 and bf16, AVX512_BF16, and the system lets us use them */
+    IG_CPU_NEON = 256, /* with dot products */
+    IG_CPU_I8MM = 512,
+    IG_CPU_KNOWN = IG_CPU_AVX2 | IG_CPU_AVX512 | IG_CPU_AMX | IG_CPU_NEON | IG_CPU_I8MM
 };
 unsigned ig_cpu_features(void);
 

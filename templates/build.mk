@@ -7,6 +7,8 @@
 
 ID          := $id
 BINARY      := $binary
+ISA         := ${kernels.isa}
+NEEDS_ARCH  := ${kernels.arch}
 ON_DEVICE   := $on_device
 //@ if gpu then
 DEVICE_ARCH := ${gpu.sm}

@@ -56,6 +56,7 @@ enum {
     IG_TIER_DISK     = 1,
     IG_TIER_MMAP     = 2,
     IG_TIER          = ${tier.id},
+    IG_LOAD_MAP      = ${size.load_map}, /* 1: weights stay where the page cache has them; 0: copied */
 //@ if tier.disk then
     IG_N_XSLOT        = ${tier.n_slot},
     IG_N_SPARE       = ${tier.n_spare}, /* slots of experts that the policy does not admit */
@@ -114,6 +115,8 @@ enum {
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_DEVICE        $on_device /* 1: a device does the work, or the CPU where there is none */
+#define IG_KV_Q8         $kv_q8 /* 1: the KV cache is in Q8_0 */
+#define IG_UNIFIED       $on_unified /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            $on_cache /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      ${kernels.need_cpu}u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     $mem_bw
@@ -123,10 +126,17 @@ enum {
 #define IG_DATA_BYTES     $data_bytes
 #define IG_RESIDENT_BYTES $resident_bytes
 #define IG_TOKEN_BYTES    $token_bytes
+//@ if input_bytes then
+#define IG_INPUT_ROW_BYTES $input_row_bytes /* what the encoder reads for one row; for a batch, at most */
+#define IG_INPUT_BYTES     $input_bytes
+//@ end
 #define IG_HW_DISK_BW     $disk_bw
 //@ if tier.disk then
 #define IG_SLOT_BYTES     ${tier.slot_bytes}
 #define IG_POLICY         ${tier.policy_c} /* runtime/cache/policy.h */
+//@   if tier.hot then
+#define IG_POLICY_HOT     ig_xc_hot /* its table */
+//@   end
 #define IG_PREDICTED_HIT  ${tier.hit}
 #define IG_PREDICT_WHY    ${tier.predict_why}
 //@   if tier.predict then
@@ -193,7 +203,7 @@ _Static_assert(sizeof IG_LAYOUT_TEXT <= 256, "and the layout's text");
 _Static_assert(sizeof IG_PLAN_HASH == 17, "16 hex digits");
 //@ if gpu then
 _Static_assert(IG_VRAM_BYTES <= IG_VRAM_USABLE, "the plan fits VRAM");
-_Static_assert(IG_HEAD_DIM % IG_ATTN_SLICE == 0, "slices of a head");
+_Static_assert((IG_KV_LORA ? IG_KV_LORA : IG_HEAD_DIM) % IG_ATTN_SLICE == 0, "slices of a head");
 _Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_ATTN_HEADS == 0, "heads of a block share K and V");
 //@ end
 //@ if gpu and not gpu.resident then

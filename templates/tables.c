@@ -11,7 +11,7 @@
 _Static_assert((int)$kv_enum == (int)IG_KV_FMT, "the format of KV");
 _Static_assert(IG_PANEL_ROWS == 16 && IG_QBLOCK == 32 && IG_KV_BLOCK == 64, "panels and blocks");
 _Static_assert(sizeof(struct ig_xq) == 40, "int8 activations");
-_Static_assert(IG_NEED_CPU <= (IG_CPU_AVX2 | IG_CPU_AVX512 | IG_CPU_AMX), "known CPU features");
+_Static_assert((IG_NEED_CPU & ~(unsigned)IG_CPU_KNOWN) == 0, "known CPU features");
 
 /* The arena's buffers in use: whole pages, in order, apart, inside. */
 //@ for _, pair in ipairs(neighbours) do
@@ -133,11 +133,18 @@ const uint32_t ig_xc_first[IG_N_SET + 1] = {
     $row
 //@   end
 };
-const uint8_t ig_xc_stride[IG_N_LAYER] = {
+const uint8_t ig_xc_stride[IG_N_LAYER][3] = {
 //@   for _, row in ipairs(tier.strides) do
     $row
 //@   end
 };
+//@   if tier.hot then
+const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT] = {
+//@     for _, row in ipairs(tier.hot) do
+    $row
+//@     end
+};
+//@   end
 //@ end
 //@ if tier.predict then
 

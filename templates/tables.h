@@ -50,10 +50,15 @@ extern const struct ig_region ig_regions[$n_region];
 extern const char *const ig_plan_text[];
 //@ if tier.disk then
 
-/* The cache's geometry, sets of ways (runtime/cache/policy.h), and how far ahead copies start. */
+/* The cache's geometry, sets of ways (runtime/cache/policy.h), and how far ahead copies start: at first,
+ * at least, at most (runtime/cache/stride.h). */
 extern const uint16_t ig_xc_set_of[IG_N_LAYER];
 extern const uint32_t ig_xc_first[IG_N_SET + 1];
-extern const uint8_t ig_xc_stride[IG_N_LAYER];
+extern const uint8_t ig_xc_stride[IG_N_LAYER][3];
+//@   if tier.hot then
+/* How often a trace used each expert (gen/plan_hot.lua): policy static keeps the most used. */
+extern const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT];
+//@   end
 //@   if tier.predict then
 
 /* What the predictor has learned (tools/train_predictor.py, gen/history.lua). */

@@ -10,6 +10,8 @@
 set -u
 root=${ROOT:-out/test}
 run=${RUN:-}
+RUN_BEFORE=$run
+troubles=${TROUBLES:-out/test/troubles}
 greedy=${GREEDY:-24}
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
@@ -38,8 +40,9 @@ compare() { # name, binary, weights, options
 # Whoever computes a miss, however much is pinned, row by row and in a batch; and there are hits and misses.
 check_cache() { # name, binary, weights
     # An emulated kernel and a thread that waits for it share the cores: fewer cases, one thread in most.
-    hows='--link 100,--link 0,--link 50,,--pin 50,--pin 10,--pin 0' batches="1 $tokens"
-    [ "${FLAVOR:-}" != -emulated ] || hows='--link 100 -t 1,--link 0 -t 1,,--pin 50 -t 1' batches=1
+    less=$("$2" info -m "$3" -o json 2>"$tmp/err" | sed -n 's/.*"planned_bytes": *\([0-9]*\).*/\1/p')
+    hows="--vram $((${less:-0} - 1)),--link-bw 20000000,"'--link 100,--link 0,--link 50,,--pin 50,--pin 10,--pin 0' batches="1 $tokens"
+    [ "${FLAVOR:-}" != -emulated ] || hows="--vram $((${less:-0} - 1)) -t 1,"'--link 100 -t 1,--link 0 -t 1,--link-bw 20000000 -t 1,--pin 50 -t 1' batches=1
     [ -z "$run" ] || hows='--link 100,--link 50' batches=1 # a tool that is slow
     while [ -n "$hows" ]; do
         how=${hows%%,*}
@@ -61,6 +64,47 @@ check_info() { # name, binary, weights
     wrong=$(grep '^downgrade: device: ' "$tmp/out" >/dev/null || cat "$tmp/out")
     [ "$(on <"$tmp/out")" = CPU ] || wrong="$(cat "$tmp/out")"
     report "$1: without a device it says so and takes the CPU" "$wrong"
+}
+
+# A machine whose device is in trouble (tests/cuda/driver.c, hog.c): each time a line that says it, and
+# the CPU's work, or a refusal with numbers.
+says() { # what, what has to be found, the command
+    what=$1 want=$2
+    shift 2
+    "$@" >"$tmp/out" 2>&1
+    code=$?
+    report "$what" "$(grep -E "$want" "$tmp/out" >/dev/null || echo "want: $want, exit code $code, got:" "$(tail -5 "$tmp/out")")"
+}
+check_old_driver() { # binary, weights: needs no device
+    says 'no driver: info says so' '^    - device: this machine has no CUDA driver; the CPU does the work$' \
+        env LD_LIBRARY_PATH=/nonexistent "$1" info -m "$2"
+    says 'an older driver: info says so' '^    - device: want a driver for CUDA [0-9.]+ or newer, got one for 11.0; the CPU does the work$' \
+        env LD_LIBRARY_PATH="$troubles" "$1" info -m "$2"
+}
+check_trouble() { # name, binary, weights: on a device
+    shim="env LD_PRELOAD=$troubles/driver.so"
+    says 'another architecture: info says so' '^    - device: want architecture sm_[0-9]+, got sm_123 \(.*\); the CPU does the work$' \
+        $shim DRIVER_ARCH=123 "$2" info -m "$3"
+    run="$shim DRIVER_ARCH=123" compare "another architecture: the CPU's bits" "$2" "$3"
+    says 'too little free memory: start refuses, with numbers' \
+        'device: the plan needs [0-9]+ MiB of its memory, 1 of [0-9]+ MiB are free' $shim DRIVER_FREE=1048576 "$2" info -m "$3"
+    case $1 in xc-*)
+        says 'a limit of pinned memory: info says so' '^    - pinned: 0 % of the experts; the CPU computes the others. misses$' \
+            $shim DRIVER_PIN=65536 "$2" info -m "$3"
+        run="$shim DRIVER_PIN=65536" compare "a limit of pinned memory: the CPU's bits" "$2" "$3" ;;
+    esac
+    run=$RUN_BEFORE
+    says 'memory locked at most 64 MiB (ulimit -l): it runs on the device' '^  on: .*sm_' \
+        sh -c "ulimit -l 65536; $2 info -m $3"
+    mkfifo "$tmp/hold"
+    "$troubles/hog" 64 <"$tmp/hold" >"$tmp/hog" 2>&1 &
+    hog=$!
+    exec 9>"$tmp/hold"
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do grep -q ready "$tmp/hog" && break; sleep 1; done
+    says 'memory that another program has: start refuses' 'device: .*out of memory|device: the plan needs' "$2" info -m "$3"
+    exec 9>&-
+    wait "$hog"
+    rm -f "$tmp/hold"
 }
 
 # Routing recorded on the device is the CPU's, and takes the routers' place when replayed.
@@ -85,6 +129,7 @@ for name in "$@"; do
         "$bin" pack "$source" -o "$w" 2>"$tmp/err" || { report "$name: pack" "$(cat "$tmp/err")"; continue; }
     fi
     on=$("$bin" info -m "$w" 2>"$tmp/err" | on)
+    case $name$on in xc-mixtralCPU) check_old_driver "$bin" "$w"; rm -f "$tmp/$name.ingot"; continue ;; esac
     case $on in
     CPU | '') report "$name: runs on a device" "it runs on the CPU: $(cat "$tmp/err")"; rm -f "$tmp/$name.ingot"; continue ;;
     esac
@@ -100,6 +145,9 @@ for name in "$@"; do
     *) for batch in ${BATCHES:-1 7 64}; do
         compare "$name: batches of $batch, $tokens tokens and $greedy more, on $on" "$bin" "$w" -b "$batch"
     done ;;
+    esac
+    case $name in
+    demo | xc-mixtral) [ "${FLAVOR:-}" = -emulated ] || [ -n "$run" ] || check_trouble "$name" "$bin" "$w" ;;
     esac
     case $name in
     demo)

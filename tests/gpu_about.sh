@@ -15,9 +15,11 @@ set_about() {
     case $1 in
     mixtral-bf16) source=$(golden mixtral-bf16-sharded) vocab=512 tokens=${SHORT:-150} ;;
     demo) source=tests/data/tiny-mixtral.gguf vocab=4096 tokens=${LONG:-1150} ;;
+    demo-kvq8) source=tests/data/tiny-mixtral.gguf vocab=4096 tokens=${SHORT:-150} ;;
+    latent-*) source=--synth=7 vocab=100 tokens=${SHORT:-100} ;;
     odd-long) source=--synth=7 vocab=37 tokens=1060 ;;
     odd-*) source=--synth=7 vocab=37 tokens=${SHORT:-100} ;;
-    xc-mixtral | xc-stream) source=$(golden mixtral) vocab=512 tokens=${SHORT:-150} ;;
+    unified | xc-mixtral | xc-stream) source=$(golden mixtral) vocab=512 tokens=${SHORT:-150} ;;
     xc-odd) source=--synth=7 vocab=37 tokens=${SHORT:-100} ;;
     xc-*) source=$(golden "${1#xc-}") vocab=512 tokens=${SHORT:-150} ;;
     blocks-*) source=--synth=7 vocab=64 tokens=${SHORT:-100} ;;

@@ -31,6 +31,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 done
 [ $# -eq 0 ] || shift
 for name in "$@"; do engine "$name" "$tmp/bench/$name"; done
+cp -r out/test/troubles "$tmp/"
 cp tests/gpu.sh tests/gpu_about.sh "$tmp/"
 cp tests/gpu_run.sh "$dest/run.sh"
 git rev-parse --short HEAD >"$tmp/commit" 2>/dev/null || echo unknown >"$tmp/commit"

@@ -14,7 +14,7 @@ if command -v xz >/dev/null; then tar -C "$dir" -xJf "$here/bundle.tar.xz"; else
     python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/bundle.tar.xz" "$dir"
 fi || exit 1
 all=$(cat "$dir/names")
-tap() { ROOT=$dir/engines sh "$dir/gpu.sh" "$@"; }
+tap() { ROOT=$dir/engines TROUBLES=$dir/troubles sh "$dir/gpu.sh" "$@"; }
 # The suite's slow tool on engines that together have every kernel.
 few='xc-odd xc-stream odd-q4_0 odd-bf16 blocks-a blocks-c qwen3-moe qwen2-moe gpt-oss glm4-moe'
 

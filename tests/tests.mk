@@ -6,7 +6,9 @@ T         := out/tests$(FLAVOR)
 SHARED    := $(or $(INGOT_SHARED),../shared)
 # The profile whose kernels this CPU can run.
 TEST_HW   := $(shell if grep -qw avx512_vnni /proc/cpuinfo; then echo hw/avx512-server.lua; \
-               elif grep -qw avx2 /proc/cpuinfo; then echo hw/avx2-desktop.lua; else echo hw/TEMPLATE.lua; fi)
+               elif grep -qw avx2 /proc/cpuinfo; then echo hw/avx2-desktop.lua; \
+               elif grep -qw i8mm /proc/cpuinfo; then echo hw/graviton3.lua; \
+               elif grep -qw asimddp /proc/cpuinfo; then echo hw/ampere-altra.lua; else echo hw/TEMPLATE.lua; fi)
 
 # Engines that tests run: name, model, options.  out/test/t-NAME/.
 ENGINE_mixtral           := tests/golden/mixtral
@@ -31,7 +33,8 @@ $(T)/gguf/%.gguf: tests/e2e/make_gguf.lua
 # Latent attention in block formats, with random weights.
 ENGINE_latent-q8_0 := tests/fixture/latent.lua quant=q8_0
 ENGINE_latent-q4_0 := tests/fixture/latent.lua quant=q4_0
-ENGINES += latent-q8_0 latent-q4_0
+ENGINE_latent-kvq8 := tests/fixture/latent.lua quant=q8_0 kv=q8_0
+ENGINES += latent-q8_0 latent-q4_0 latent-kvq8
 # The same of an encoder-decoder.
 ENGINE_switch-f32  := tests/fixture/switch.lua
 ENGINE_switch-q8_0 := tests/fixture/switch.lua quant=q8_0
@@ -59,6 +62,12 @@ ENGINE_tiny-kvq8 := $(SHARED)/models/tiny-mixtral quant=f32 kv=q8_0
 ENGINES += tiny-kvq8 tiny-f32 tiny-bf16 tiny-q8_0 tiny-q4_0 tiny-q4_k tiny-mxfp4
 endif
 
+# The same weights copied into memory; plans that are large enough to weigh a process against.
+ENGINE_demo-copy   := tests/data/tiny-mixtral.gguf load=copy
+ENGINE_memory-long := tests/fixture/memory.lua ctx=32768
+ENGINE_memory-wide := tests/fixture/memory.lua ctx=4096 batch=2048 load=copy
+ENGINES += demo-copy memory-long memory-wide
+
 # Experts behind two slots a layer, the fewest there can be; behind half; behind all; in the page cache.
 ENGINE_tier              := tests/data/tiny-mixtral.gguf experts_ram=12.5 io=direct policy=echo-admit predict=hybrid
 ENGINE_tier-half         := tests/data/tiny-mixtral.gguf experts_ram=50 sets=1 predict=next-router
@@ -71,24 +80,41 @@ ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predict=nex
 ENGINE_tier-history      := tests/data/tiny-mixtral.gguf experts_ram=25 predict=history trace=tests/data/tiny-route.trace least=0 stride=2
 ENGINE_tier-forest       := tests/data/tiny-mixtral.gguf experts_ram=25 predict=forest predictor=tests/data/tiny.predictor least=0 stride=2
 ENGINE_tier-mlp          := tests/data/tiny-mixtral.gguf experts_ram=25 predict=mlp predictor=tests/data/tiny.predictor least=0.2
+ENGINE_tier-static       := tests/data/tiny-mixtral.gguf experts_ram=25 policy=static trace=tests/data/tiny-route.trace
 ENGINE_tier-none         := tests/data/tiny-mixtral.gguf experts_ram=25 predict=none
-ENGINES += tier-history tier-forest tier-mlp tier-none
+ENGINES += tier-history tier-forest tier-mlp tier-static tier-none
 ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
+
+# The same engines for AArch64, run under an emulator (tools/setup_arm64.sh); elsewhere they count as skipped.
+ARM64_neon  := mixtral tier tiny-kvq8
+ARM64_i8mm  := gpt-oss tiny-q4_k
+ARM64_UNITS := kernels_math kernels_vector kernels_quantize kernels_attn kernels_panel quants machine
+ARM64_LIBS  := out/arm64/usr/lib/aarch64-linux-gnu
+ARM64_CC    := aarch64-linux-gnu-gcc$(if $(wildcard $(ARM64_LIBS)), -isystem out/arm64/usr/include \
+    -isystem out/arm64/usr/include/aarch64-linux-gnu -L$(ARM64_LIBS) -Wl$(comma)-rpath$(comma)$(CURDIR)/$(ARM64_LIBS))
+$(foreach i,neon i8mm,$(foreach e,$(filter $(ENGINES),$(ARM64_$i)),$(eval ARM64_ENGINES += arm64-engine-$e)$(eval arm64-engine-$e: HW_OF := $i)))
+HW_neon := hw/ampere-altra.lua
+HW_i8mm := hw/graviton3.lua
 
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
-GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx gpt-oss,$(if $(call golden_of,$g),$g))
-GPU_ENGINES := $(GPU_GOLDENS) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%) $(XC)
+LATENT      := latent-q8_0 latent-q4_0 latent-kvq8 demo-kvq8
+GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe llama-dense glm4-moe phimoe dbrx \
+               gpt-oss deepseek-v2 deepseek-v3,$(if $(call golden_of,$g),$g))
+GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%) unified $(XC)
+ENGINE_unified      := tests/golden/mixtral
+GPU_HW_unified      := tests/fixture/unified.lua
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
-XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe,$(if $(call golden_of,$g),xc-$g))
+XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
 ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
 ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
 ENGINE_xc-odd       := tests/fixture/odd.lua quant=q4_0 vram_ways=2
 ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4
 ENGINE_xc-qwen2-moe := $(call golden_of,qwen2-moe) vram_ways=4
+ENGINE_xc-deepseek-v3 := $(call golden_of,deepseek-v3) vram_ways=4
 ENGINE_xc-glm4-moe  := $(call golden_of,glm4-moe) vram_ways=4
 ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
 # All block formats in few engines: experts, attention, output, embedding.
@@ -102,7 +128,7 @@ ENGINE_blocks-e := $(call blocks,q2_k,q4_k,mxfp4,mxfp4)
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc
 PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c)))
-UNITS      := $(filter-out tier $(PLAN_UNITS),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
+UNITS      := $(filter-out tier $(PLAN_UNITS) $(if $(filter-out x86_64,$(ARCH)),amx),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
 FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
@@ -110,7 +136,8 @@ $(T)/amx_test: CFLAGS += $(AMX_FLAGS)
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
-$(OUT)/tier_test$(FLAVOR): WRAP := $(addprefix -Wl$(comma)--wrap=,ig_copy_file_open ig_copy_file_close ig_tier_wait)
+$(OUT)/tier_test$(FLAVOR): WRAP := $(addprefix -Wl$(comma)--wrap=,ig_copy_file_open ig_copy_file_close ig_tier_wait ig_tier_layer \
+    $(if $(filter thread,$(SAN)),GOMP_parallel))
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) $(WRAP) -o $@ $< $(filter-out %/main.o,$(PLAN_OBJ)) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(T)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
@@ -129,13 +156,23 @@ engine-%:
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
 	@$(PARALLEL) ID=test/t-$* build >/dev/null
 gpu-engine-%:
-	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(GPU_HW) --out out/test --set id=gpu-$* \
+	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(or $(GPU_HW_$*),$(GPU_HW)) --out out/test --set id=gpu-$* \
 	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null 2>&1
 	@$(PARALLEL) ID=test/gpu-$* build >/dev/null
 
+# A driver that is too old, one with other troubles, a program that takes the device's memory.
+TROUBLES := $(addprefix out/test/troubles/,libcuda.so.1 driver.so hog)
+out/test/troubles/libcuda.so.1: TROUBLE := -shared -fPIC -DALONE
+out/test/troubles/driver.so: TROUBLE := -shared -fPIC
+out/test/troubles/libcuda.so.1 out/test/troubles/driver.so: tests/cuda/driver.c
+out/test/troubles/hog: tests/cuda/hog.c
+$(TROUBLES):
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -O2 $(WARN) $(TROUBLE) -o $@ $< -ldl
+
 # On a machine with the GPU of GPU_HW; with EMULATE=1 on any.
 .PHONY: test-gpu gpu-engine-%
-test-gpu: $(GPU_ENGINES:%=gpu-engine-%)
+test-gpu: $(GPU_ENGINES:%=gpu-engine-%) $(TROUBLES)
 	@FLAVOR=$(FLAVOR) tests/gpu.sh $(GPU_ENGINES)
 # The same and bench shapes as one folder for a machine that has a GPU and little else.
 ENGINE_qwen3-q4_0  := models/qwen3-30b-a3b.lua quant=q4_0 ctx=2048
@@ -145,18 +182,32 @@ ENGINE_gpt-oss-20b := models/gpt-oss-20b.lua ctx=2048
 ENGINE_mixtral-8x7b-q4_0 := models/mixtral.lua quant=q4_0 ctx=2048
 GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0
 .PHONY: gpu-bundle
-gpu-bundle: $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
+gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
 	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is.
-EMULATED := odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) $(XC)
+EMULATED := $(LATENT) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
 	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
-	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral; fi
+	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
+
+.PHONY: setup-arm64 arm64 arm64-build $(ARM64_ENGINES)
+setup-arm64:
+	@tools/setup_arm64.sh
+arm64: # builds only where the tools are, and not for this machine itself
+	@if [ $(HOST) != aarch64 ] && command -v qemu-aarch64-static >/dev/null && echo 'int main(void) { return 0; }' | \
+	    $(ARM64_CC) -x c - -x none -o /dev/null $(TEST_LIBS) 2>/dev/null; then $(MAKE) arm64-build; fi
+arm64-build: $(ARM64_ENGINES)
+	@$(PARALLEL) CC="$(ARM64_CC)" $(ARM64_UNITS:%=out/tests-aarch64/%_test)
+$(ARM64_ENGINES): arm64-engine-%:
+	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(HW_$(HW_OF)) --out out/test --set id=arm64-$* \
+	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
+	@$(PARALLEL) CC="$(ARM64_CC)" ID=test/arm64-$* build >/dev/null
 
 SUB := $(MAKE) --no-print-directory
 test: setup
+	@tools/setup_arm64.sh || echo "setup-arm64: failed; what needs an emulator counts as skipped" >&2
 	@$(PARALLEL) units replay
 	@$(SUB) engines
 	@$(PARALLEL) ID=test/t-demo plan-units
@@ -166,6 +217,7 @@ test: setup
 	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
 	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
 	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
+	@$(SUB) arm64
 	@for f in $(FACTS); do $(SUB) ID=test/t-$$f out/test/t-$$f/facts_test || exit 1; done
 	@$(SUB) emulated
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
@@ -181,9 +233,11 @@ test-list:
 	   for u in $(PLAN_UNITS); do echo "out/test/t-demo/$${u}_test"; echo "out/test/t-demo/$${u}_test-address-undefined"; done; \
 	   for u in $(TIER_UNITS); do echo "out/test/t-tier/$${u}_test"; echo "out/test/t-tier/$${u}_test-address-undefined"; done; \
 	   for f in $(ODD); do echo "out/test/t-odd-$$f/pack_test-address-undefined"; done; \
+	   for u in $(ARM64_UNITS); do echo "tests/arm64.sh out/tests-aarch64/$${u}_test"; done; \
 	   for f in $(FACTS); do echo "out/test/t-$$f/facts_test"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \
+	   if [ -f $(CUDA)/include/nvrtc.h ]; then echo "tests/gpu.sh xc-mixtral"; fi; \
 	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=7 SHORT=20 tests/gpu.sh $(EMULATED)"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
 	 } >out/tests/list

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare an engine's greedy texts and logits with llama.cpp's on one GGUF file, and llama.cpp with itself.
 
-    agree_llama.py BINARY WEIGHTS FILE.gguf [--f32 BINARY WEIGHTS] [-n TOKENS] [--prompts FILE] [--text FILE] -o OUT
+    agree_llama.py BINARY WEIGHTS FILE.gguf [--f32 BINARY WEIGHTS] [-n TOKENS] [--prompts FILE] [--text FILE [--most TOKENS]] -o OUT
 
 BINARY is the engine built for FILE.gguf, WEIGHTS what it packed of it; --f32: the same with quant=f32.  Two engines
 that round at different places part where two tokens are nearly equal, so a text that differs says little.  Measured:
@@ -12,21 +12,20 @@ that round at different places part where two tokens are nearly equal, so a text
   forced    along llama.cpp's and this engine's text: positions where both would choose the same token
   splits    where they would not: each one's gap between its two candidates, and the distance of their logits there
             (standard deviation of the difference over the vocabulary)
+  text      along a text that neither wrote, in windows of 512: next tokens equal to llama.cpp's and to F32's,
+            perplexity, and how close llama.cpp's two best are where the choice differs, and everywhere
 
-Writes texts.tsv and splits.tsv.  Needs the packages llama-cpp-python, gguf and numpy.
+Writes texts.tsv and splits.tsv (not with -n 0) and, with --text, text.tsv.  Needs the packages llama-cpp-python, gguf and numpy.
 """
 
 import argparse
-import json
-import struct
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-import gguf
 import llama_cpp as ll
 import numpy as np
+
+from llama_peer import F32, OFF, Engine, Llama, as_f32
 
 PROMPTS = """The capital of France is
 Once upon a time, there was a
@@ -42,107 +41,6 @@ The sun rises in the
 My favourite book is
 """
 
-F32, F16 = 0, 1  # llama.cpp's numbers of KV types
-OFF, AUTO = 0, -1  # of flash attention
-
-
-class Llama:
-    """One model under one choice of settings."""
-
-    def __init__(self, path, batch=512, flash=AUTO, kv=F16, repack=True, positions=1024):
-        model = ll.llama_model_default_params()
-        model.use_extra_bufts = repack
-        self.model = ll.llama_model_load_from_file(str(path).encode(), model)
-        c = ll.llama_context_default_params()
-        c.n_ctx, c.n_batch, c.n_ubatch, c.n_threads, c.n_threads_batch = positions, batch, batch, 1, 1
-        c.flash_attn_type, c.type_k, c.type_v = flash, kv, kv
-        self.context, self.batch = ll.llama_init_from_model(self.model, c), batch
-        self.vocab = ll.llama_model_get_vocab(self.model)
-        self.n_vocab = ll.llama_vocab_n_tokens(self.vocab)
-
-    def ids(self, text):
-        raw = text.encode()
-        out = (ll.llama_token * (len(raw) + 8))()
-        return list(out[: ll.llama_tokenize(self.vocab, raw, len(raw), out, len(out), True, True)])
-
-    def feed(self, ids, position):
-        rows = []
-        for at in range(0, len(ids), self.batch):
-            part = ids[at : at + self.batch]
-            b = ll.llama_batch_init(len(part), 0, 1)
-            b.n_tokens = len(part)
-            for k, token in enumerate(part):
-                b.token[k], b.pos[k], b.n_seq_id[k], b.logits[k] = token, position + at + k, 1, 1
-                b.seq_id[k][0] = 0
-            if ll.llama_decode(self.context, b) != 0:
-                sys.exit("llama_decode failed")
-            for k in range(len(part)):
-                rows.append(np.ctypeslib.as_array(ll.llama_get_logits_ith(self.context, k), (self.n_vocab,)).copy())
-            ll.llama_batch_free(b)
-        return np.array(rows)
-
-    def logits(self, ids):
-        ll.llama_memory_clear(ll.llama_get_memory(self.context), True)
-        return self.feed(ids, 0)
-
-    def greedy(self, ids, n):
-        out = [int(self.logits(ids)[-1].argmax())]
-        while len(out) < n:
-            out.append(int(self.feed(out[-1:], len(ids) + len(out) - 1)[0].argmax()))
-        return out
-
-
-class Engine:
-    """The binary under test, asked through its command line."""
-
-    def __init__(self, binary, weights):
-        self.command = [binary, "eval", "-m", weights, "-t", "1"]
-
-    def run(self, ids, *more):
-        with tempfile.TemporaryDirectory() as folder:
-            out = folder + "/dump"
-            subprocess.run(
-                [*self.command, "--tokens", ",".join(map(str, ids)), "--dump", out, *more],
-                check=True, capture_output=True,
-            )  # fmt: skip
-            return tensors(Path(out).read_bytes())
-
-    def logits(self, ids):
-        return self.run(ids)["logits"]
-
-    def greedy(self, ids, n):
-        return [int(t) for t in self.run(ids, "--greedy", str(n))["greedy.tokens"].reshape(-1)]
-
-
-def tensors(data):
-    end = 8 + struct.unpack("<Q", data[:8])[0]
-    out = {}
-    for name, t in json.loads(data[8:end]).items():
-        if name in ("logits", "greedy.tokens"):
-            lo, hi = t["data_offsets"]
-            out[name] = np.frombuffer(data[end + lo : end + hi], {"F32": "<f4", "I32": "<i4"}[t["dtype"]])
-            out[name] = out[name].reshape(t["shape"])
-    return out
-
-
-def as_f32(source, out):
-    """The same model with every tensor dequantised."""
-    r = gguf.GGUFReader(source)
-    w = gguf.GGUFWriter(out, r.fields["general.architecture"].contents())
-    for f in r.fields.values():
-        if not f.name.startswith("GGUF.") and f.name != "general.architecture":
-            item = f.types[1] if f.types[0] == gguf.GGUFValueType.ARRAY else None
-            w.add_key_value(f.name, f.contents(), f.types[0], item)
-    for t in r.tensors:
-        values = gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
-        w.add_tensor(t.name, values.reshape([int(n) for n in reversed(t.shape)]))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
-    return out
-
-
 def first_difference(a, b):
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), len(a))
 
@@ -152,17 +50,35 @@ def distance(a, b):
     return np.std(a.astype(np.float64) - b, axis=-1)
 
 
-def perplexity(engine, ids, window=512):
-    loss, n = 0.0, 0
+def nll(rows, next_ids):
+    rows = rows.astype(np.float64)
+    top = rows.max(1)
+    return (np.log(np.exp(rows - top[:, None]).sum(1)) + top - rows[np.arange(len(rows)), next_ids]).sum()
+
+
+def along_text(engines, ids, out, window=512):
+    loss, choice = {name: 0.0 for name in engines}, {name: [] for name in engines}
+    gap = []  # between llama.cpp's two best
     for at in range(0, len(ids) - 1, window):
         part = ids[at : at + window]
-        if len(part) < 2:
-            break
-        rows = engine.logits(part)[:-1].astype(np.float64)
-        top = rows.max(1)
-        loss += (np.log(np.exp(rows - top[:, None]).sum(1)) + top - rows[np.arange(len(rows)), part[1:]]).sum()
-        n += len(rows)
-    return np.exp(loss / n)
+        for name, e in engines.items():
+            rows = e.logits(part)[:-1]
+            loss[name] += nll(rows, part[1:])
+            choice[name].append(rows.argmax(1))
+            if name == "llama.cpp":
+                best = np.partition(rows, -2, axis=1)[:, -2:]
+                gap.append(best[:, 1] - best[:, 0])
+    choice, gap = {name: np.concatenate(c) for name, c in choice.items()}, np.concatenate(gap)
+    with open(out / "text.tsv", "w") as f:
+        print("engine", "positions", "equal to llama.cpp", "per cent", "equal to F32", "per cent", "perplexity",
+              "median gap where it differs", "largest", "median gap of all", sep="\t", file=f)  # fmt: skip
+        for name in engines:
+            same, exact = choice[name] == choice["llama.cpp"], choice[name] == choice["llama.cpp F32"]
+            apart = gap[~same]
+            print(name, len(gap), same.sum(), "%.2f" % (100 * same.mean()), exact.sum(), "%.2f" % (100 * exact.mean()),
+                  "%.4f" % np.exp(loss[name] / len(gap)),
+                  *("%.4f" % x for x in ((np.median(apart), apart.max()) if len(apart) else (0, 0))),
+                  "%.4f" % np.median(gap), sep="\t", file=f)  # fmt: skip
 
 
 def split_rows(prompt, kind, start, seq, rows):
@@ -187,6 +103,7 @@ def main():
     a.add_argument("--f32", nargs=2, metavar=("BINARY", "WEIGHTS"))
     a.add_argument("--prompts")
     a.add_argument("--text")
+    a.add_argument("--most", type=int, default=4096)
     a.add_argument("-o", required=True)
     a = a.parse_args()
     prompts = (Path(a.prompts).read_text() if a.prompts else PROMPTS).splitlines()
@@ -204,10 +121,14 @@ def main():
         }  # fmt: skip
         if a.f32:
             engines["engine F32"] = Engine(*a.f32)
-        compare(engines, prompts, a.n, out, Path(a.text).read_text() if a.text else None)
+        if a.text:
+            along_text(engines, engines["llama.cpp"].ids(Path(a.text).read_text())[: a.most], out)
+            print((out / "text.tsv").read_text())
+        if a.n:
+            compare(engines, prompts, a.n, out)
 
 
-def compare(engines, prompts, n, out, text):
+def compare(engines, prompts, n, out):
     base, splits = engines["llama.cpp"], []
     firsts = {name: [] for name in engines}
     same = {name: [0, 0] for name in engines}  # choices equal to the default settings', along its text; of how many
@@ -229,11 +150,10 @@ def compare(engines, prompts, n, out, text):
                 far[name][1].append(distance(r, rows["llama.cpp F32"][len(ids) - 1 :]))
     with open(out / "texts.tsv", "w") as f:
         print("engine", "texts equal", "of", "forced equal", "of", "distance to llama.cpp", "distance to F32",
-              "perplexity", "equal tokens", sep="\t", file=f)  # fmt: skip
-        for name, e in engines.items():
+              "equal tokens", sep="\t", file=f)  # fmt: skip
+        for name in engines:
             row = (name, sum(x == n for x in firsts[name]), len(prompts), *same[name],
                    *("%.4f" % np.concatenate(d).mean() for d in far[name]),
-                   "%.4f" % perplexity(e, base.ids(text)) if text else "-",
                    " ".join(map(str, firsts[name])))  # fmt: skip
             print(*row, sep="\t", file=f)
     with open(out / "splits.tsv", "w") as f:

@@ -42,7 +42,7 @@ def add_shape(out, c, arch, layers):
     out.add_head_count(heads)
     out.add_head_count_kv(1 if mla else c.get("num_key_value_heads") or attn.get("kv_n_heads") or heads)
     out.add_vocab_size(c["vocab_size"])
-    out.add_rope_freq_base(float(c.get("rope_theta") or attn["rope_theta"]))
+    out.add_rope_freq_base(float({**attn, **c.get("rope_parameters", {}), **c}["rope_theta"]))
     if arch == A.DBRX:
         out.add_layer_norm_eps(1e-5)
         out.add_clamp_kqv(attn["clip_qkv"])

@@ -4,8 +4,8 @@
  *
  * Run by build.lua.  Finds the instruction set, the cores and the RAM that this
  * process may use (affinity and cgroup limits count), and the caches; measures
- * how fast all cores and one core read memory, and how fast FOLDER's disk
- * reads.  Writes nothing but one temporary file in FOLDER, which has no name
+ * how fast all cores and one core read memory, how fast FOLDER's disk
+ * reads, and what a GPU is and does (probe_gpu.c).  Writes nothing but one temporary file in FOLDER, which has no name
  * while it is in use.  Knows nothing of models or plans.
  */
 #define _GNU_SOURCE
@@ -23,8 +23,12 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
+#include "probe.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 enum {
@@ -61,7 +65,7 @@ static double clock_seconds(clockid_t clock)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double now(void) { return clock_seconds(CLOCK_MONOTONIC); }
+double now(void) { return clock_seconds(CLOCK_MONOTONIC); }
 
 /* First line of a small file, without its newline; 0 when it cannot be read. */
 static int read_line(char *line, size_t bytes, const char *fmt, ...)
@@ -96,28 +100,44 @@ static const char *find_isa(void)
     const int avx2 = saves_avx && (b & bit_AVX2) && (leaf1_c & fma_f16c) == fma_f16c;
     if (avx2 && saves_avx512 && (b & avx512) == avx512 && (c & bit_AVX512VNNI)) return "avx512";
     if (avx2) return "avx2";
+#elif defined(__aarch64__)
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP)
+        return getauxval(AT_HWCAP2) & HWCAP2_I8MM ? "i8mm" : "neon";
 #endif
     return "ref";
 }
 
-/* The CPU's name for the profile; only characters that need no escape in Lua. */
-static void find_cpu_name(char *name, size_t bytes)
+/* What /proc/cpuinfo says first of `field`, only characters that need no escape in Lua; or 0. */
+static int find_cpuinfo(char *value, size_t bytes, const char *field)
 {
-    snprintf(name, bytes, "an unnamed CPU");
     FILE *f = fopen("/proc/cpuinfo", "r");
     char line[512];
-    while (f && fgets(line, sizeof line, f)) {
-        if (strncmp(line, "model name", 10) != 0 || !strchr(line, ':')) continue;
+    int found = 0;
+    while (!found && f && fgets(line, sizeof line, f)) {
+        if (strncmp(line, field, strlen(field)) != 0 || !strchr(line, ':')) continue;
         const char *from = strchr(line, ':') + 1;
         size_t n = 0;
         for (; *from && *from != '\n' && n + 1 < bytes; from++) {
-            if (*from == ' ' && (n == 0 || name[n - 1] == ' ')) continue;
-            name[n++] = *from < ' ' || *from > '~' || *from == '"' || *from == '\\' ? '?' : *from;
+            if (*from == ' ' && (n == 0 || value[n - 1] == ' ')) continue;
+            value[n++] = *from < ' ' || *from > '~' || *from == '"' || *from == '\\' ? '?' : *from;
         }
-        name[n] = 0;
-        break;
+        value[n] = 0;
+        found = 1;
     }
     if (f) fclose(f);
+    return found;
+}
+
+/* The CPU's name for the profile.  Linux on AArch64 has numbers for it. */
+static void find_cpu_name(char *name, size_t bytes)
+{
+    char maker[32], part[32];
+    if (find_cpuinfo(name, bytes, "model name")) return;
+    if (find_cpuinfo(maker, sizeof maker, "CPU implementer") &&
+        find_cpuinfo(part, sizeof part, "CPU part"))
+        snprintf(name, bytes, "CPU implementer %s, part %s", maker, part);
+    else
+        snprintf(name, bytes, "an unnamed CPU");
 }
 
 /* --- limits --- */
@@ -477,6 +497,39 @@ static uint64_t rounded(double rate)
     return (uint64_t)(rate / (double)unit + 0.5) * unit;
 }
 
+struct cores { /* to be measured beside the link */
+    const struct line *buf;
+    uint64_t bytes;
+    int threads;
+};
+static double measure_cores(void *ctx)
+{
+    const struct cores *c = ctx;
+    int disturbed = 0;
+    return measure_memory(c->buf, c->bytes, c->threads, &disturbed);
+}
+
+/* The GPU's part of the profile.  What the driver and others have of its memory is reserved, and room
+ * for the kernels and their context. */
+static void print_gpu(const struct gpu_found *g)
+{
+    const uint64_t reserve = g->total - g->free + 512 * MIB;
+    printf("  gpu = {  -- driver %d.%d; %s%s\n"
+           "    name = \"%s\",\n"
+           "    arch = \"sm_%d%d\",\n"
+           "    vram = %" PRIu64 ",\n"
+           "    vram_reserve = %" PRIu64 ",  -- %" PRIu64 " MiB are free; less 512 for kernels\n"
+           "    vram_bw = %" PRIu64 ",\n"
+           "    link_bw = %" PRIu64 ", link_up_bw = %" PRIu64 ", link_both_bw = %" PRIu64 ",\n"
+           "    busy_link_bw = %" PRIu64 ", busy_cpu_bw = %" PRIu64 ",  -- link and cores at the same time\n"
+           "    unified = %s,\n"
+           "  },\n",
+           g->driver / 1000, g->driver / 10 % 100, g->pinned ? "memory can be pinned" : "little memory can be pinned (ulimit -l)",
+           "; link: copies of 4 MiB", g->name, g->major, g->minor, g->total,
+           reserve < g->total ? reserve : g->total - 1, g->free / MIB, rounded(g->vram), rounded(g->down), rounded(g->up),
+           rounded(g->both), rounded(g->busy_down), rounded(g->cpu), g->unified ? "true" : "false");
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -501,6 +554,9 @@ int main(int argc, char **argv)
     say("memory, 1 thread");
     const double one = measure_memory(buf, bytes, 1, &disturbed);
     if (one > all) all = one; /* the others may rest */
+    say("GPU");
+    struct gpu_found gpu;
+    const char *no_gpu = probe_gpu(&gpu, measure_cores, &(struct cores){ buf, bytes, cores });
     munmap(buf, bytes);
     say("disk");
     const struct disk disk = measure_disk(argv[1], &how);
@@ -526,10 +582,15 @@ int main(int argc, char **argv)
         "  core_bw = %" PRIu64 ",  -- 1 thread\n"
         "  disk_bw = %" PRIu64 ",\n"
         "  disk_piece = %" PRIu64 ", disk_depth = %d, disk_latency = %" PRIu64 ",\n"
-        "  cache = { l1d = %" PRIu64 ", l2 = %" PRIu64 ", l3 = %" PRIu64 " },\n"
-        "}\n",
+        "  cache = { l1d = %" PRIu64 ", l2 = %" PRIu64 ", l3 = %" PRIu64 " },\n",
         LEAST_PASSES, bytes / MIB, how, name,
         disturbed ? ", busy with other programs" : "", isa, cores, ram, rounded(all), cores,
         rounded(one), rounded(disk.bw), disk.piece, disk.depth, rounded(1e9 * disk.latency), c.l1d, c.l2, c.l3);
+    if (no_gpu)
+        printf("  -- no GPU was measured: %s\n", no_gpu);
+    else
+        print_gpu(&gpu);
+    printf("}\n");
+    if (no_gpu) fprintf(stderr, "probe: no GPU: %s\n", no_gpu);
     return fflush(stdout) == 0 ? 0 : 1;
 }

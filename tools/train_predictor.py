@@ -206,7 +206,10 @@ def main():
             loss = log_loss(y, np.clip(train(out, first, last, x, y, args), 1e-6, 1 - 1e-6))
             print(f"layers {first}..{last}: {len(y)} examples, {100 * y.mean():.1f} % chosen, {train.__name__[6:]}: "
                   f"{loss:.4f} nats each", file=sys.stderr)
-    open(args.out, "w").write("\n".join(head + linear + out + ["end\n"]))
+    whole = args.out + ".partial"  # an older file stays until this one is complete
+    with open(whole, "w") as f:
+        f.write("\n".join(head + linear + out + ["end\n"]))
+    os.replace(whole, args.out)
 
 
 main()

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """This engine and llama.cpp on the same GGUF files, runs interleaved.
 
-    bench/peers/peers.py [-o peers.csv] [-d DIR] [-r ROUNDS] [--only prepare] [SHAPE:TYPE ...]
+    bench/peers/peers.py [-o peers.csv] [-d DIR] [-r ROUNDS] [--test decode|prefill] [--only prepare]
+                         [--keep] [SHAPE:TYPE ...]
 
 SHAPE is qwen3 or mixtral, TYPE one of q4_k q8_0 bf16 q4_0 q6_k mxfp4; default: all.  For each: the
 GGUF file is written to DIR unless it is there, an engine is built for it and its weights are
-packed (and removed again); then ROUNDS (5) times each test in turn by both programs.  The
-figures are medians; ratio is the peer's time over ours, with the least and the largest of the
-rounds' own ratios.  `--only prepare` writes files and builds engines.
+packed, unless they are there (and removed again, without --keep); then ROUNDS (5) times each test in
+turn by both programs.  The figures are medians; ratio is the peer's time over ours, with the least and
+the largest of the rounds' own ratios; of_read is the share of the memory's read bandwidth that our
+weights come at, measured in the same rounds.  `--only prepare` writes files and builds engines, with
+--keep it packs too.
 
 Needs llama-cpp-python, built from its source distribution with -march=native (its prebuilt
 wheels know no AVX-512), and the packages gguf and numpy, in the Python that runs this.
@@ -29,9 +32,9 @@ TYPES = ("q4_k", "q8_0", "bf16", "q4_0", "q6_k", "mxfp4")
 LAYERS = {"qwen3": 8, "mixtral": 4}
 LAYERS_BF16 = {"qwen3": 4, "mixtral": 2}
 PREFILL = (128, 512, 2048)
-DECODE = 32
+DECODE = 48
 COLUMNS = ("shape", "type", "layers", "threads", "test", "tokens", "ms_ours", "ms_peer", "ratio", "ratio_min",
-           "ratio_max", "tokens_per_s", "peer_tokens_per_s", "rounds", "peer")  # fmt: skip
+           "ratio_max", "tokens_per_s", "peer_tokens_per_s", "gb_per_s", "read_gb_per_s", "of_read", "rounds", "peer")  # fmt: skip
 
 
 def say(*text):
@@ -57,16 +60,29 @@ def prepare(shape, kind, folder):
     return gguf, out / binary[0], layers
 
 
+def pack(binary, gguf, args):
+    """The weights file of this engine's layout beside the GGUF file."""
+    weights = args.dir / (gguf.stem + ".ingot")
+    if weights.exists():
+        said = subprocess.run([binary, "info", "--no-load", "-m", weights], capture_output=True, check=False)
+        if said.returncode == 0:
+            return weights
+        weights.unlink()
+    say(f"{gguf.stem}: packing")
+    subprocess.run([binary, "pack", gguf, "-o", weights], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    os.sync()  # writing it back takes memory's time
+    return weights
+
+
 class Ours:
     def __init__(self, binary, weights, threads):
         self.command = [binary, "bench", "-m", weights, "-t", str(threads), "-r", "1", "-o", "csv"]
 
-    def ms(self, prefill, decode):
-        """Both tests of one run, after a round that bench itself does not count."""
+    def rows(self, prefill, decode):
+        """Both tests of one run, after a round that bench itself does not count; a row's columns by test."""
         sizes = ["-p", str(prefill), "-n", str(decode)]
         text = subprocess.run(self.command + sizes, capture_output=True, text=True, check=True).stdout
-        rows = list(csv.DictReader(io.StringIO(text)))
-        return {r["test"]: float(r["ms_median"]) for r in rows}
+        return {r["test"]: r for r in csv.DictReader(io.StringIO(text))}
 
 
 class Peer:
@@ -87,42 +103,53 @@ class Peer:
         self.p.wait()
 
 
-def rounds(ours, peer, n):
-    """(test, tokens) -> pairs of milliseconds."""
-    got = {("prefill", p): [] for p in PREFILL} | {("decode", DECODE): []}
-    for p in PREFILL:  # the peer's first run of a size plans its graph
-        peer.ms("prefill", p)
-    for _ in range(n):
-        for p in PREFILL:
-            decode = DECODE if p == PREFILL[0] else 0
-            mine = ours.ms(p, decode)
-            got["prefill", p].append((mine["prefill"], peer.ms("prefill", p)))
-            if decode:
-                got["decode", decode].append((mine["decode"], peer.ms("decode", decode)))
+def rounds(ours, peer, args):
+    """(test, tokens) -> rows of ours, milliseconds of the peer's."""
+    tests = [("prefill", p) for p in PREFILL] if args.test != "decode" else []
+    tests += [("decode", DECODE)] if args.test != "prefill" else []
+    got = {t: [] for t in tests}
+    for test, n in tests:  # the peer's first run of a size plans its graph
+        peer.ms(test, n)
+    for _ in range(args.rounds):
+        for test, n in tests:
+            mine = ours.rows(n if test == "prefill" else 0, n if test == "decode" else 0)
+            got[test, n].append((mine[test], peer.ms(test, n)))
     return got
+
+
+def row(shape, kind, layers, args, test, tokens, pairs, build):
+    """A line of the table, and what is said meanwhile."""
+
+    def of(column):
+        return statistics.median(float(r[column]) for r, _ in pairs)
+
+    a, b = of("ms_median"), statistics.median(p for _, p in pairs)
+    each = [p / float(r["ms_median"]) for r, p in pairs]
+    gbs, read = of("gb_per_s"), of("bound_gb_per_s")
+    say(f"{shape} {kind} {test} {tokens}: {1e3 / a:.1f} t/s, peer {1e3 / b:.1f}, ratio {b / a:.2f}, "
+        f"{gbs:.1f} of {read:.1f} GB/s")  # fmt: skip
+    return (shape, kind, layers, args.threads, test, tokens, f"{a:.4f}", f"{b:.4f}", f"{b / a:.3f}",
+            f"{min(each):.3f}", f"{max(each):.3f}", f"{1e3 / a:.1f}", f"{1e3 / b:.1f}", f"{gbs:.2f}",
+            f"{read:.2f}", f"{gbs / read:.3f}", args.rounds, build)  # fmt: skip
 
 
 def compare(shape, kind, args, out):
     gguf, binary, layers = prepare(shape, kind, args.dir)
     if args.only == "prepare":
+        if args.keep:
+            pack(binary, gguf, args)
         return
-    weights = args.dir / "peers.ingot"
-    weights.unlink(missing_ok=True)
-    subprocess.run([binary, "pack", gguf, "-o", weights], stdout=subprocess.DEVNULL, check=True)
+    weights = pack(binary, gguf, args)
     peer = Peer(gguf, args.threads)
     try:
-        got = rounds(Ours(binary, weights, args.threads), peer, args.rounds)
+        got = rounds(Ours(binary, weights, args.threads), peer, args)
     finally:
         peer.close()
-        weights.unlink()
+        if not args.keep:
+            weights.unlink()
     for (test, tokens), pairs in got.items():
-        a, b = (statistics.median(x) for x in zip(*pairs))
-        each = [y / x for x, y in pairs]
-        out.writerow((shape, kind, layers, args.threads, test, tokens, f"{a:.4f}", f"{b:.4f}", f"{b / a:.3f}",
-                      f"{min(each):.3f}", f"{max(each):.3f}", f"{1e3 / a:.1f}", f"{1e3 / b:.1f}", args.rounds,
-                      peer.build))  # fmt: skip
+        out.writerow(row(shape, kind, layers, args, test, tokens, pairs, peer.build))
         args.output.flush()
-        say(f"{shape} {kind} {test} {tokens}: {1e3 / a:.1f} t/s, peer {1e3 / b:.1f}, ratio {b / a:.2f}")
 
 
 def main():
@@ -131,7 +158,9 @@ def main():
     p.add_argument("-d", "--dir", type=Path, default=ROOT / "out" / "peers")
     p.add_argument("-r", "--rounds", type=int, default=5)
     p.add_argument("-t", "--threads", type=int, default=os.cpu_count())
+    p.add_argument("--test", choices=["decode", "prefill"])
     p.add_argument("--only", choices=["prepare"])
+    p.add_argument("--keep", action="store_true")
     p.add_argument("cases", nargs="*", default=[f"{s}:{t}" for t in TYPES for s in LAYERS])
     args = p.parse_args()
     args.dir.mkdir(parents=True, exist_ok=True)

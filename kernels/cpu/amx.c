@@ -11,13 +11,19 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "../quant.h"
 #include "quant_cpu.h"
 #include "vec_avx512.h"
 #include "quant_words_avx512.h"
 #include "quant_unpack.inc.h"
 #include "amx_tile.h"
 
-enum { AMX_ROWS = 16, AMX_RB = 32, AMX_LEAST = 6 /* rows: fewer are left to AVX-512 */ };
+enum {
+    AMX_ROWS = 16,
+    AMX_RB = 64,
+    AMX_SPAN = 32, /* blocks: their bytes and their activations' stay in the first-level cache */
+    AMX_LEAST = 6  /* rows: fewer are left to AVX-512 */
+};
 
 static void amx_ready(void)
 {
@@ -37,29 +43,39 @@ static void amx_ready(void)
         TILE_SAVE(t, to, 64);                                                                      \
     } while (0)
 
-/* Where 16 rows' blocks are: bytes from block to block and from row to row. */
+/* 16 rows' activations from a block on: the quants, in bytes from block to block and from row
+ * to row, and what goes with them. */
 struct amx_x8 {
     const int8_t *q;
     size_t block, row;
+    const struct ig_xq *x[AMX_ROWS];
 };
 
-/* As they lie in memory if that is regular, else copied; rows that there are not are 0. */
+/* As they lie in memory if that is regular, else copied; rows that there are not repeat the
+ * last one, and their results are dropped. */
 static struct amx_x8 amx_x8(int8_t (*copy)[AMX_ROWS][IG_QBLOCK], const void *const *x, int b, int n,
                             int live)
 {
-    const ptrdiff_t step = live > 1 ? (const char *)x[1] - (const char *)x[0] : 0;
-    int regular = live == AMX_ROWS && step > 0;
-    for (int t = 2; t < live && regular; t++)
-        regular = (const char *)x[t] - (const char *)x[t - 1] == step;
-    if (regular)
-        return (struct amx_x8){ ((const struct ig_xq *)x[0] + b)->q, sizeof(struct ig_xq),
-                                (size_t)step };
-    if (live < AMX_ROWS) memset(copy, 0, (size_t)n * sizeof copy[0]);
-    for (int t = 0; t < live; t++) {
-        const struct ig_xq *from = (const struct ig_xq *)x[t] + b;
-        for (int j = 0; j < n; j++) memcpy(copy[j][t], from[j].q, IG_QBLOCK);
+    struct amx_x8 r;
+    for (int t = 0; t < AMX_ROWS; t++)
+        r.x[t] = (const struct ig_xq *)x[t < live ? t : live - 1] + b;
+    const ptrdiff_t step = (const char *)r.x[1] - (const char *)r.x[0];
+    int regular = step > 0;
+    for (int t = 2; t < AMX_ROWS && regular; t++)
+        regular = (const char *)r.x[t] - (const char *)r.x[t - 1] == step;
+    if (regular) {
+        r.q = r.x[0]->q;
+        r.block = sizeof(struct ig_xq);
+        r.row = (size_t)step;
+        return r;
     }
-    return (struct amx_x8){ copy[0][0], sizeof copy[0], IG_QBLOCK };
+    for (int j = 0; j < n; j++) {
+        for (int t = 0; t < AMX_ROWS; t++) memcpy(copy[j][t], r.x[t][j].q, IG_QBLOCK);
+    }
+    r.q = copy[0][0];
+    r.block = sizeof copy[0];
+    r.row = IG_QBLOCK;
+    return r;
 }
 
 #define NAME amx
@@ -74,6 +90,7 @@ static inline void amx_panel(amx_rows_fn *rows, ig_panel_fn *few, float (*y)[IG_
                              const void *panel, const void *const *x, int cols, int n)
 {
     int t = 0;
+    IG_KNOWN_COLS(cols);
     if (n >= AMX_LEAST) amx_ready();
     for (; n - t >= AMX_LEAST; t += AMX_RB)
         rows(y + t, panel, x + t, cols / IG_QBLOCK, n - t < AMX_RB ? n - t : AMX_RB);

@@ -36,7 +36,7 @@ static __attribute__((noinline)) void amx_bf16_one(float y[IG_PANEL_ROWS], const
     __m512 part[AMX_PARTS] = { VZERO, VZERO, VZERO, VZERO };
     const __m512i high = _mm512_set1_epi32(-65536);
     for (int at = 0, c = 0; at < cols; at += AMX_COLS, c = (c + 1) % AMX_PARTS) {
-        uint8_t copy[16 * 64];
+        _Alignas(64) uint8_t copy[16 * 64];
         uint32_t pair[AMX_COLS / 2];
         __m512 even = VZERO, odd = VZERO;
         const uint8_t *w = amx_chunk(copy, p, at, cols);
@@ -57,9 +57,9 @@ static __attribute__((noinline)) void amx_bf16_sixteen(float (*y)[IG_PANEL_ROWS]
                                                        const void *const *x, int cols, int live)
 {
     enum { STEP = AMX_PARTS * AMX_COLS };
-    uint16_t rows[AMX_PARTS][AMX_ROWS][AMX_COLS] = { { { 0 } } };
-    float part[AMX_PARTS][AMX_ROWS][IG_PANEL_ROWS];
-    uint8_t copy[16 * 64];
+    _Alignas(64) uint16_t rows[AMX_PARTS][AMX_ROWS][AMX_COLS] = { { { 0 } } };
+    _Alignas(64) float part[AMX_PARTS][AMX_ROWS][IG_PANEL_ROWS];
+    _Alignas(64) uint8_t copy[16 * 64];
     TILE_ZERO(0);
     TILE_ZERO(1);
     TILE_ZERO(2);

@@ -5,9 +5,10 @@
  * weights' tile.  The integer sums are those of every other variant, and so is the order of
  * what follows: the same bits.
  *
- * 256 columns at a time are unpacked once for AMX_RB rows of activations; tiles of 16 rows
- * by 32 columns then give the sums, which enter the parts like AVX-512's.  Bound: one
- * tile product is 16 cycles for 16 rows, entering a part 2 to 3 cycles a row.
+ * AMX_SPAN blocks of 32 columns are unpacked once for AMX_RB rows of activations.  For 16
+ * rows, the blocks of one part go through tiles one after the other, and what they add is
+ * kept in 16 registers; the next block's product is under way meanwhile.  Bound: a product
+ * is 16 cycles for 16 rows, its save 16, entering a part 1.5 to 2.5 a row.
  */
 struct FN(amx_block) {
     uint8_t w[512];
@@ -57,55 +58,58 @@ static inline V FN(amx_enter)(V acc, const struct FN(amx_block) * b, const struc
     return acc;
 }
 
-/* Columns of `n` blocks, parts 0 .. n - 1, times up to 16 rows of activations. */
-static void FN(amx_sixteen)(float (*acc)[IG_BLOCK_PARTS][IG_PANEL_ROWS],
-                            const struct FN(amx_block) * w, int n, const void *const *x, int b,
-                            int live)
+/* The product of 16 rows with block j through result tile 0 or 1, by j's parity. */
+static inline __attribute__((always_inline)) void
+FN(amx_product)(int32_t (*sums)[AMX_ROWS][IG_PANEL_ROWS], const struct amx_x8 *from,
+                const struct FN(amx_block) * w, int j, int turn)
 {
-    int8_t copy[IG_BLOCK_PARTS][AMX_ROWS][IG_QBLOCK];
-    int32_t sums[IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS];
-    const struct amx_x8 from = amx_x8(copy, x, b, n, live);
+    const int8_t *at = from->q + (size_t)j * from->block;
+    if (turn)
+        AMX_SUMS(1, sums[1], at, from->row, w[j].w);
+    else
+        AMX_SUMS(0, sums[0], at, from->row, w[j].w);
+}
 
-    for (int j = 0; j < n; j++) {
-        const int8_t *at = from.q + (size_t)j * from.block;
-        /* another result each time: a product need not wait for the one before */
-        switch (j % 4) {
-        case 0:
-            AMX_SUMS(0, sums[j], at, from.row, w[j].w);
-            break;
-        case 1:
-            AMX_SUMS(1, sums[j], at, from.row, w[j].w);
-            break;
-        case 2:
-            AMX_SUMS(2, sums[j], at, from.row, w[j].w);
-            break;
-        default:
-            AMX_SUMS(3, sums[j], at, from.row, w[j].w);
-        }
+/* Blocks first, first + 8, .. below n times 16 rows of activations, into one part. */
+static inline void FN(amx_part)(float (*acc)[IG_BLOCK_PARTS][IG_PANEL_ROWS], int part,
+                                const struct FN(amx_block) * w, const struct amx_x8 *from, int n)
+{
+    _Alignas(64) int32_t sums[2][AMX_ROWS][IG_PANEL_ROWS];
+    V a[AMX_ROWS];
+    UNROLL
+    for (int t = 0; t < AMX_ROWS; t++) a[t] = VLOAD(acc[t][part]);
+    FN(amx_product)(sums, from, w, part, 0);
+    for (int j = part, turn = 0; j < n; j += IG_BLOCK_PARTS, turn ^= 1) {
+        if (j + IG_BLOCK_PARTS < n) FN(amx_product)(sums, from, w, j + IG_BLOCK_PARTS, turn ^ 1);
+        UNROLL
+        for (int t = 0; t < AMX_ROWS; t++)
+            a[t] = FN(amx_enter)(a[t], &w[j], from->x[t] + j, _mm512_loadu_si512(sums[turn][t]));
     }
-    for (int j = 0; j < n; j++) {
-        for (int t = 0; t < live; t++) {
-            float *to = acc[t][j];
-            VSTORE(to, FN(amx_enter)(VLOAD(to), &w[j], (const struct ig_xq *)x[t] + b + j,
-                                     _mm512_loadu_si512(sums[j][t])));
-        }
-    }
+    UNROLL
+    for (int t = 0; t < AMX_ROWS; t++) VSTORE(acc[t][part], a[t]);
 }
 
 /* amx_rows_fn: up to AMX_RB rows. */
 static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                          int n)
 {
-    float acc[AMX_RB][IG_BLOCK_PARTS][IG_PANEL_ROWS];
+    _Alignas(64) float acc[AMX_RB][IG_BLOCK_PARTS][IG_PANEL_ROWS];
+    _Alignas(64) int8_t copy[AMX_SPAN][AMX_ROWS][IG_QBLOCK];
     int8_t buffer[512];
-    memset(acc, 0, (size_t)n * sizeof acc[0]);
-    for (int b = 0; b < nb; b += IG_BLOCK_PARTS, p += IG_BLOCK_PARTS / BLOCKS * TILE) {
-        struct FN(amx_block) w[IG_BLOCK_PARTS];
-        const int blocks = nb - b < IG_BLOCK_PARTS ? nb - b : IG_BLOCK_PARTS;
-        const int8_t *sc = FN(scales)(buffer, p);
-        for (int j = 0; j < blocks; j++) FN(amx_load)(&w[j], p + j / BLOCKS * TILE, sc, j % BLOCKS);
-        for (int t = 0; t < n; t += AMX_ROWS)
-            FN(amx_sixteen)(acc + t, w, blocks, x + t, b, n - t < AMX_ROWS ? n - t : AMX_ROWS);
+    memset(acc, 0, (size_t)((n + AMX_ROWS - 1) / AMX_ROWS) * AMX_ROWS * sizeof acc[0]);
+    for (int b = 0; b < nb; b += AMX_SPAN) {
+        struct FN(amx_block) w[AMX_SPAN];
+        const int blocks = nb - b < AMX_SPAN ? nb - b : AMX_SPAN;
+        for (int j = 0; j < blocks; p += TILE) {
+            const int8_t *sc = FN(scales)(buffer, p);
+            for (int i = 0; i < BLOCKS; i++, j++) FN(amx_load)(&w[j], p, sc, i);
+        }
+        for (int t = 0; t < n; t += AMX_ROWS) {
+            const struct amx_x8 from =
+                amx_x8(copy, x + t, b, blocks, n - t < AMX_ROWS ? n - t : AMX_ROWS);
+            for (int part = 0; part < IG_BLOCK_PARTS && part < blocks; part++)
+                FN(amx_part)(acc + t, part, w, &from, blocks);
+        }
     }
     for (int t = 0; t < n; t++) {
         V s[4];

@@ -14,7 +14,8 @@
  * have the same size).
  * Bound: one read of the block's K and V, (hi - lo) * hd * 2 elements.
  */
-#define NV(nh) ((nh) > HEADS_MOST / 2 ? 2 : 4) /* vectors a head */
+/* Vectors a head: sums in at most half of the registers. */
+#define NV(nh) ((nh)*4 > VREGS / 2 ? 2 : 4)
 
 /* A part of K or V is asked for in four streams, a quarter each: hardware follows a stream inside
  * its page, and has more lines under way when there are several (bench/LOG.tsv). */
@@ -25,7 +26,7 @@ ALWAYS void KV(ask)(const void *part, int hd, int element, int elements)
     UNROLL
     for (size_t u = 0; u * 64 < BYTES((size_t)elements); u++) {
         const size_t line = first + u;
-        _mm_prefetch((const char *)part + ((line & 3) * quarter + line / 4) * 64, _MM_HINT_T1);
+        PREFETCH_AT((const char *)part + ((line & 3) * quarter + line / 4) * 64);
     }
 }
 
@@ -129,6 +130,7 @@ static void KV(attn)(struct ig_attn *st, const void *q, const void *k, const voi
                      const void *next, int hd, int g, int lo, int hi, float scale,
                      const float *bias, int step)
 {
+    IG_KNOWN_HEADS(hd, g);
 #ifdef SCORES
     const size_t q_bytes = (size_t)hd / IG_QBLOCK * sizeof(struct ig_xq);
 #else

@@ -46,6 +46,15 @@ unsigned ig_cpu_features(void)
     }
     return found;
 }
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+unsigned ig_cpu_features(void)
+{
+    if (!(getauxval(AT_HWCAP) & HWCAP_ASIMDDP)) return 0;
+    return IG_CPU_NEON | (getauxval(AT_HWCAP2) & HWCAP2_I8MM ? IG_CPU_I8MM : 0u);
+}
 #else
 unsigned ig_cpu_features(void) { return 0; }
 #endif

@@ -13,10 +13,10 @@
  */
 enum {
     FN(HALVES) = IG_PANEL_ROWS / VL,
-    FN(GROUP) = IG_FLOAT_PARTS * VL / 16, /* half of the registers */
+    FN(GROUP) = VREGS / 2, /* accumulators at a time */
     FN(RB) = 8,
-    FN(PARTS) = VL / 8, /* of them RB accumulators each: enough to hide an FMA's latency */
-    FN(CHUNK) = 128     /* pairs of columns: at most 16 KiB of panel, and 8 of activations */
+    FN(PARTS) = VREGS / 16, /* of them RB accumulators each: enough to hide an FMA's latency */
+    FN(CHUNK) = 128         /* pairs of columns: at most 16 KiB of panel, and 8 of activations */
 };
 
 static void FN(finish)(float y[IG_PANEL_ROWS], float acc[IG_FLOAT_PARTS][IG_PANEL_ROWS])
@@ -131,6 +131,7 @@ static void FN(panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *
                       int n)
 {
     int t = 0;
+    IG_KNOWN_COLS(cols);
     for (; t + 8 <= n; t += 8) FN(rows)(y + t, panel, x + t, cols, 8);
     for (; t + 4 <= n; t += 4) FN(rows)(y + t, panel, x + t, cols, 4);
     if (t + 2 <= n) {

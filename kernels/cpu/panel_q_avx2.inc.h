@@ -52,7 +52,7 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
 static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                      int rb)
 {
-    float acc[FN(RB)][IG_BLOCK_PARTS][IG_PANEL_ROWS];
+    _Alignas(64) float acc[FN(RB)][IG_BLOCK_PARTS][IG_PANEL_ROWS];
     memset(acc, 0, (size_t)rb * sizeof acc[0]);
     for (int b = 0; b < nb; b++, p += TILE) {
         ACTS a[FN(RB)];
@@ -73,6 +73,7 @@ static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *co
 static void FN(panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *const *x, int cols,
                       int n)
 {
+    IG_KNOWN_COLS(cols);
     if (n == 1) {
         FN(one)(y[0], panel, x[0], cols / IG_QBLOCK);
         return;

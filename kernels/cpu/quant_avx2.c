@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "../quant.h"
 #include "quant_cpu.h"
 #include "vec_avx2.h"
 #include "quant_words_avx2.h"

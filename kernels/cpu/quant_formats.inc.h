@@ -85,9 +85,9 @@
 #define HEAD          128
 #define BLOCK         256
 #define BITS          8
-#define UNPACK(w, p)  quant_book(w, p, iq4_above)
+#define UNPACK(w, p)  quant_book(w, p, ig_iq4_book, 128)
 #define SCALE(p)      VLOAD_F16((p) + 2 * VL * h)
-#define ZERO          128
+#define ZERO          QABOVE(128)
 #define SUBS          1
 #define SCALES(sc, p) quant_scales_42(sc, (p) + 32)
 #define MIN           0
@@ -99,9 +99,9 @@
 #define HEAD         16
 #define BLOCK        256
 #define BITS         5
-#define UNPACK(w, p) quant_book(w, p, mxfp4_above)
+#define UNPACK(w, p) quant_book(w, p, ig_mxfp4_book, 12)
 #define SCALE(p)     quant_e8m0((p) + VL * h)
-#define ZERO         12
+#define ZERO         QABOVE(12)
 #define SUBS         0
 #define MIN          0
 #include "quant.inc.h"
@@ -112,9 +112,9 @@
 #define HEAD         32
 #define BLOCK        256
 #define BITS         8
-#define UNPACK(w, p) quant_book(w, p, iq4_above)
+#define UNPACK(w, p) quant_book(w, p, ig_iq4_book, 128)
 #define SCALE(p)     VLOAD_F16((p) + 2 * VL * h)
-#define ZERO         128
+#define ZERO         QABOVE(128)
 #define SUBS         0
 #define MIN          0
 #include "quant.inc.h"

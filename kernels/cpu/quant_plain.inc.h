@@ -10,7 +10,7 @@
 #define BITS         8
 #define UNPACK(w, p) quant_bytes(w, p)
 #define SCALE(p)     VLOAD_F16((p) + 2 * VL * h)
-#define ZERO         128
+#define ZERO         QABOVE(128)
 #define SUBS         0
 #define MIN          0
 #include "quant.inc.h"

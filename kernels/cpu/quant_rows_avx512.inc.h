@@ -70,7 +70,7 @@ FN(group)(float (*acc)[IG_BLOCK_PARTS][IG_PANEL_ROWS], int b, const struct FN(bl
 static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                      int rb)
 {
-    float acc[FN(RB)][IG_BLOCK_PARTS][IG_PANEL_ROWS];
+    _Alignas(64) float acc[FN(RB)][IG_BLOCK_PARTS][IG_PANEL_ROWS];
     int8_t buffer[512];
     memset(acc, 0, (size_t)rb * sizeof acc[0]);
     for (int b = 0; b < nb; p += TILE) {

@@ -3,11 +3,11 @@
  * unsigned bytes.  `p` is where the rows of the vector start in the first group.
  */
 
-/* Eight bits are their own unpacked form. */
+/* Eight bits, 128 above their value, which QABOVE(128) takes off. */
 static inline void quant_bytes(QI w[8], const uint8_t *p)
 {
     UNROLL
-    for (int g = 0; g < 8; g++) w[g] = QLOAD(p + 64 * g);
+    for (int g = 0; g < 8; g++) w[g] = QBYTES(p + 64 * g);
 }
 
 /* The plane of 4 bits. */
@@ -18,7 +18,7 @@ static inline void quant_nibbles(QI w[8], const uint8_t *p)
     for (int g = 0; g < 4; g++) {
         const QI v = QLOAD(p + 64 * g);
         w[2 * g] = QAND(v, low);
-        w[2 * g + 1] = QAND(QSHR16(v, 4), low);
+        w[2 * g + 1] = QHIGH4(v);
     }
 }
 
@@ -78,21 +78,15 @@ static inline void quant_pairs(QI w[8], const uint8_t *p)
     }
 }
 
-/* Nibbles through a table of 16 unsigned bytes. */
-static inline void quant_book(QI w[8], const uint8_t *p, const uint8_t *table)
+/* Nibbles through a book of kernels/quant.h.  Where the multiply wants one factor unsigned, `above`
+ * makes it so, and QABOVE(above) is to be taken off again. */
+static inline void quant_book(QI w[8], const uint8_t *p, const int8_t book[16], int above)
 {
-    const QI t = QTABLE(table);
+    const QTABLE t = QBOOK(book, above);
     quant_nibbles(w, p);
     UNROLL
     for (int i = 0; i < 8; i++) w[i] = QLOOKUP(t, w[i]);
 }
-
-/* The books of kernels/quant.h with 128 and 12 added, which the kernels take off again. */
-static const uint8_t iq4_above[16] = { 1,   24,  45,  63,  79,  93,  106, 118,
-                                       129, 141, 153, 166, 181, 197, 217, 241 };
-static const uint8_t mxfp4_above[16] = {
-    12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0
-};
 
 static inline void quant_unpack_q5(QI w[8], const uint8_t *p)
 {
@@ -120,26 +114,24 @@ static inline V quant_e8m0(const uint8_t *p)
         QCHOOSE(QLESS2(e), QSHLV32(QSET32(0x00200000), e), QSHL32(QSUB(e, QSET32(1)), 23)));
 }
 
-/* -- sub-scales: [i][row] as signed bytes at `sc`, minima from sc + 128 or + 256 on */
-
-static inline void quant_store(int8_t *to, __m256i v) { _mm256_storeu_si256((void *)to, v); }
+/* -- sub-scales: [i][row] as signed bytes at `sc`, minima from sc + 128 or + 256 on; in vectors B
+ * of BL bytes */
 
 /* IG_QSC_6: 16 values */
-static inline const int8_t *quant_scales_6(int8_t sc[512], const uint8_t *p, const char above)
+static inline const int8_t *quant_scales_6(int8_t sc[512], const uint8_t *p, const int8_t above)
 {
-    const __m256i low = _mm256_set1_epi8(63), two = _mm256_set1_epi8(3);
+    const B low = BSET(63), two = BSET(3);
     UNROLL
-    for (int h = 0; h < 64; h += 32) {
-        __m256i last = _mm256_setzero_si256();
+    for (int h = 0; h < 64; h += BL) {
+        B last = BSET(0);
         UNROLL
         for (int k = 0; k < 3; k++) {
-            const __m256i v = _mm256_loadu_si256((const void *)(p + 64 * k + h));
-            const __m256i pair = _mm256_and_si256(_mm256_srli_epi16(v, 6), two);
-            last = _mm256_or_si256(last, _mm256_slli_epi16(pair, 2 * k));
-            quant_store(sc + 64 * k + h,
-                        _mm256_sub_epi8(_mm256_and_si256(v, low), _mm256_set1_epi8(above)));
+            const B v = BLOAD(p + 64 * k + h);
+            const B pair = BAND(BSHR(v, 6), two);
+            last = BOR(last, BSHLV(pair, 2 * k));
+            BSTORE(sc + 64 * k + h, BSUB(BAND(v, low), BSET(above)));
         }
-        quant_store(sc + 192 + h, _mm256_sub_epi8(last, _mm256_set1_epi8(above)));
+        BSTORE(sc + 192 + h, BSUB(last, BSET(above)));
     }
     return sc;
 }
@@ -147,12 +139,12 @@ static inline const int8_t *quant_scales_6(int8_t sc[512], const uint8_t *p, con
 /* IG_QSC_44: 16 scales, 16 minima */
 static inline const int8_t *quant_scales_44(int8_t sc[512], const uint8_t *p)
 {
-    const __m256i low = _mm256_set1_epi8(15);
+    const B low = BSET(15);
     UNROLL
-    for (int i = 0; i < 256; i += 32) {
-        const __m256i v = _mm256_loadu_si256((const void *)(p + i));
-        quant_store(sc + i, _mm256_and_si256(v, low));
-        quant_store(sc + 256 + i, _mm256_and_si256(_mm256_srli_epi16(v, 4), low));
+    for (int i = 0; i < 256; i += BL) {
+        const B v = BLOAD(p + i);
+        BSTORE(sc + i, BAND(v, low));
+        BSTORE(sc + 256 + i, BAND(BSHR(v, 4), low));
     }
     return sc;
 }
@@ -160,18 +152,14 @@ static inline const int8_t *quant_scales_44(int8_t sc[512], const uint8_t *p)
 /* IG_QSC_42: 8 scales, 32 above */
 static inline const int8_t *quant_scales_42(int8_t sc[512], const uint8_t *p)
 {
-    const __m256i low = _mm256_set1_epi8(15), high = _mm256_set1_epi8(0x30);
-    const __m256i above = _mm256_set1_epi8(32), h = _mm256_loadu_si256((const void *)p);
-    const __m256i l0 = _mm256_loadu_si256((const void *)(p + 32));
-    const __m256i l1 = _mm256_loadu_si256((const void *)(p + 64));
-    const __m256i l[4] = { _mm256_and_si256(l0, low), _mm256_and_si256(l1, low),
-                           _mm256_and_si256(_mm256_srli_epi16(l0, 4), low),
-                           _mm256_and_si256(_mm256_srli_epi16(l1, 4), low) };
-    const __m256i u[4] = { _mm256_slli_epi16(h, 4), _mm256_slli_epi16(h, 2), h,
-                           _mm256_srli_epi16(h, 2) };
+    const B low = BSET(15), high = BSET(0x30), above = BSET(32);
     UNROLL
-    for (int i = 0; i < 4; i++)
-        quant_store(sc + 32 * i,
-                    _mm256_sub_epi8(_mm256_or_si256(l[i], _mm256_and_si256(u[i], high)), above));
+    for (int i = 0; i < 32; i += BL) {
+        const B h = BLOAD(p + i), l0 = BLOAD(p + 32 + i), l1 = BLOAD(p + 64 + i);
+        BSTORE(sc + i, BSUB(BOR(BAND(l0, low), BAND(BSHL(h, 4), high)), above));
+        BSTORE(sc + 32 + i, BSUB(BOR(BAND(l1, low), BAND(BSHL(h, 2), high)), above));
+        BSTORE(sc + 64 + i, BSUB(BOR(BAND(BSHR(l0, 4), low), BAND(h, high)), above));
+        BSTORE(sc + 96 + i, BSUB(BOR(BAND(BSHR(l1, 4), low), BAND(BSHR(h, 2), high)), above));
+    }
     return sc;
 }

@@ -1,4 +1,6 @@
 /* quant_words_avx2.h -- the integer words of quant.inc.h, 8 rows in one vector. */
+#include "quant_bytes_x86.h"
+
 #define QI               __m256i
 #define QLOAD(p)         _mm256_loadu_si256((const void *)(p))
 #define QSET8(x)         _mm256_set1_epi8(x)
@@ -8,10 +10,11 @@
 #define QSUB(a, b)       _mm256_sub_epi32(a, b)
 #define QSHL16(a, n)     _mm256_slli_epi16(a, n)
 #define QSHR16(a, n)     _mm256_srli_epi16(a, n)
+#define QHIGH4(a)        QAND(QSHR16(a, 4), QSET8(15)) /* of every byte */
 #define QSHL32(a, n)     _mm256_slli_epi32(a, n)
 #define QOR_AND(a, b, m) _mm256_or_si256(a, _mm256_and_si256(b, m))
+#define QTABLE           __m256i
 #define QLOOKUP(t, i)    _mm256_shuffle_epi8(t, i)
-#define QTABLE(p)        _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(p)))
 #define QFLOAT(a)        _mm256_cvtepi32_ps(a)
 #define QROWS8(p)        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p)))
 #define QROWSU8(p)       _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(p)))
@@ -19,6 +22,12 @@
 #define QLESS2(a)        _mm256_cmpgt_epi32(QSET32(2), a)
 #define QCHOOSE(k, a, b) _mm256_blendv_epi8(b, a, k) /* k ? a : b */
 #define QSHLV32(a, n)    _mm256_sllv_epi32(a, n)
+/* quant_unpack.inc.h, where products of bytes are of unsigned and signed. */
+#define QBYTES(p) QLOAD(p)
+#define QABOVE(n) n
+#define QBOOK(p, n)                                                                                \
+    _mm256_add_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(p))),               \
+                    QSET8((char)(n)))
 
 /* Four activations for every row. */
 static inline __m256i quant_x4(const int8_t *q)

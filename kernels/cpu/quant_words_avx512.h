@@ -1,4 +1,6 @@
 /* quant_words_avx512.h -- the integer words of quant.inc.h, all 16 rows in one vector. */
+#include "quant_bytes_x86.h"
+
 #define QI               __m512i
 #define QLOAD(p)         _mm512_loadu_si512(p)
 #define QSET8(x)         _mm512_set1_epi8(x)
@@ -8,10 +10,11 @@
 #define QSUB(a, b)       _mm512_sub_epi32(a, b)
 #define QSHL16(a, n)     _mm512_slli_epi16(a, n)
 #define QSHR16(a, n)     _mm512_srli_epi16(a, n)
+#define QHIGH4(a)        QAND(QSHR16(a, 4), QSET8(15)) /* of every byte */
 #define QSHL32(a, n)     _mm512_slli_epi32(a, n)
 #define QOR_AND(a, b, m) _mm512_ternarylogic_epi32(a, b, m, 0xf8) /* a | (b & m) */
+#define QTABLE           __m512i
 #define QLOOKUP(t, i)    _mm512_shuffle_epi8(t, i)
-#define QTABLE(p)        _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(p)))
 #define QFLOAT(a)        _mm512_cvtepi32_ps(a)
 #define QROWS8(p)        _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(p)))
 #define QROWSU8(p)       _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(p)))
@@ -19,6 +22,11 @@
 #define QLESS2(a)        _mm512_cmplt_epi32_mask(a, QSET32(2))
 #define QCHOOSE(k, a, b) _mm512_mask_mov_epi32(b, k, a) /* k ? a : b */
 #define QSHLV32(a, n)    _mm512_sllv_epi32(a, n)
+/* quant_unpack.inc.h, where products of bytes are of unsigned and signed. */
+#define QBYTES(p) QLOAD(p)
+#define QABOVE(n) n
+#define QBOOK(p, n)                                                                                \
+    _mm512_add_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(p))), QSET8((char)(n)))
 
 /* Four activations for every row, broadcast from memory: through a register it would cost
  * a shuffle. */

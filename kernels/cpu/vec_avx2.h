@@ -1,21 +1,16 @@
 /* vec_avx2.h -- the vector words of the *.inc.h bodies, 8 floats wide. */
 #include <immintrin.h>
 
-/* Before a loop whose trip count is a small constant and whose arrays should be registers.
- * Sanitized builds check every step: unrolled, they compile for minutes. */
-#if defined __SANITIZE_ADDRESS__
-#define UNROLL
-#elif defined __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "../fixed.h"
+#include "unroll.h"
 
 /* Decode streams panels that lie one after the other.  Into L2, three pages ahead: nearer or into
  * L1 the fill buffers limit it (bench/LOG.tsv).  Past the end of memory it does nothing. */
-#define PREFETCH(p) _mm_prefetch((const char *)(p) + 12288, _MM_HINT_T1)
+#define PREFETCH(p)    _mm_prefetch((const char *)(p) + 12288, _MM_HINT_T1)
+#define PREFETCH_AT(p) _mm_prefetch((const char *)(p), _MM_HINT_T1)
 
 #define VL            8
+#define VREGS         16 /* that the instruction set has */
 #define V             __m256
 #define VZERO         _mm256_setzero_ps()
 #define VLOAD(p)      _mm256_loadu_ps(p)

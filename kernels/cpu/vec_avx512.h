@@ -1,21 +1,16 @@
 /* vec_avx512.h -- the vector words of the *.inc.h bodies, 16 floats wide. */
 #include <immintrin.h>
 
-/* Before a loop whose trip count is a small constant and whose arrays should be registers.
- * Sanitized builds check every step: unrolled, they compile for minutes. */
-#if defined __SANITIZE_ADDRESS__
-#define UNROLL
-#elif defined __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "../fixed.h"
+#include "unroll.h"
 
 /* Decode streams panels that lie one after the other.  Into L2, three pages ahead: nearer or into
  * L1 the fill buffers limit it (bench/LOG.tsv).  Past the end of memory it does nothing. */
-#define PREFETCH(p) _mm_prefetch((const char *)(p) + 12288, _MM_HINT_T1)
+#define PREFETCH(p)    _mm_prefetch((const char *)(p) + 12288, _MM_HINT_T1)
+#define PREFETCH_AT(p) _mm_prefetch((const char *)(p), _MM_HINT_T1)
 
 #define VL            16
+#define VREGS         32 /* that the instruction set has */
 #define V             __m512
 #define VZERO         _mm512_setzero_ps()
 #define VLOAD(p)      _mm512_loadu_ps(p)

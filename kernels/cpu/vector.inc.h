@@ -27,6 +27,8 @@ static inline float VNAME(tree)(const V acc[])
 {
 #if VL == 16
     return VTREE(acc[0]);
+#elif VL == 4
+    return VTREE(VADD(VADD(acc[0], acc[2]), VADD(acc[1], acc[3])));
 #else
     return VTREE(VADD(acc[0], acc[1]));
 #endif

@@ -48,6 +48,8 @@ struct ig_places {
     uint64_t at[IG_MOST_USED];           /* bytes from slot 0 to the expert's slot */
     int64_t shift[IG_MOST_USED];         /* from the slot's address to the expert's in host memory, which
                                             the slot is to be filled from; 0: it is there */
+    uint64_t ready[IG_MOST_USED];        /* with a slowed link: when it has delivered the expert; 0: no wait */
+    uint64_t link_free;                  /* and has nothing left to do */
 };
 
 /* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
@@ -64,6 +66,7 @@ struct ig_xcache {
     const unsigned char *slots;          /* slot 0; a layer's ways, then the next's */
     const unsigned char *host;           /* this layer's experts, in mapped host memory */
     uint64_t reach;                      /* bytes of them that are mapped */
+    uint64_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
     /* mapped host memory: what the CPU is asked for and what it answers */
     const int32_t *host_split;
     int32_t *asked;                      /* of this layer: n, ranks[k], experts[k] */
@@ -85,6 +88,10 @@ struct ig_args {
     /* buffers, as in docs/ARCHITECTURE.md */
     float *x, *xn, *q, *k, *v, *ao, *rl, *h, *ln, *logits, *part, *y;
     struct ig_xq *xq, *aoq, *hq, *lnq;
+    /* of latent attention, where q is the query's latent (or its heads) and k latent and key: heads' queries,
+     * queries in the latent space, results there; the query's latent as int8 blocks */
+    float *qh, *ql, *al;
+    struct ig_xq *qaq;
     const float *rope;
     unsigned char *kv;        /* of this layer: [block][kv head]{K, V} */
     int32_t *expert;          /* [R][k] chosen experts, rank by rank */
@@ -100,6 +107,8 @@ struct ig_args {
     /* this layer */
     const float *mixer_norm, *ffn_norm, *mixer_norm_bias, *ffn_norm_bias;
     const float *q_norm, *k_norm, *sinks, *route_bias, *shared_gate; /* NULL: none */
+    const float *q_a_norm, *kv_a_norm;
+    struct ig_dmat mq_b, mk_b, mv_b;
     struct ig_dmat mq, mk, mv, mo, router, gate, up, down, dense_gate, dense_up, dense_down;
     int32_t layer;
     uint64_t expert_stride;

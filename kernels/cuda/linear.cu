@@ -86,28 +86,28 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
             biased(m, p * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
 }
 
-/* Panels of q, then k, then v. */
+/* Panels of q, then k, then v; of latent attention those that read the normed row. */
 IG_KERNEL(ig_qkv, PANEL_THREADS, 4)
 {
     int p = (int)blockIdx.x;
-    if (p < Q_STRIDE / PR) {
-        DISPATCH(&a, FMT_QKV, a.mq.fmt, qkv_body, &a.mq, p, a.q, Q_STRIDE)
+    if (p < IN_Q_STRIDE / PR) {
+        DISPATCH(&a, FMT_QKV, a.mq.fmt, qkv_body, &a.mq, p, a.q, IN_Q_STRIDE)
         return;
     }
-    p -= Q_STRIDE / PR;
-    const int is_v = p >= KV_STRIDE / PR;
+    p -= IN_Q_STRIDE / PR;
+    const int is_v = p >= IN_K_STRIDE / PR;
     const struct ig_dmat *m = is_v ? &a.mv : &a.mk;
-    DISPATCH(&a, FMT_QKV, m->fmt, qkv_body, m, is_v ? p - KV_STRIDE / PR : p, is_v ? a.v : a.k, KV_STRIDE)
+    DISPATCH(&a, FMT_QKV, m->fmt, qkv_body, m, is_v ? p - IN_K_STRIDE / PR : p, is_v ? a.v : a.k, IN_K_STRIDE)
 }
 
-enum { AOQ = ROWS == 1 && ANY_BLOCK(FMT_O) ? Q_DIM / QB : 1 };
+enum { AOQ = ROWS == 1 && ANY_BLOCK(FMT_O) ? O_DIM / QB : 1 };
 
 IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
 {
     IG_SHARED struct ig_xq qs[AOQ];
     IG_SHARED panel_parts parts[ROWS];
-    const struct panel panel = { a->mo.p + (size_t)p * a->mo.stride, fmt, Q_DIM, -1,
-                                 panel_unroll(fmt, Q_DIM, FLIGHT_DEEP) };
+    const struct panel panel = { a->mo.p + (size_t)p * a->mo.stride, fmt, O_DIM, -1,
+                                 panel_unroll(fmt, O_DIM, FLIGHT_DEEP) };
     struct bunch b;
     const void *x[ROWS];
     float acc[ROWS][2];
@@ -116,14 +116,14 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
     panel_load(&b, &panel, 0);
     ig_after_previous();
     const int rows = rows_here(a, a->n, &first), r = p * PR + (int)threadIdx.x % PR;
-    row_pointers(x, fmt, a->ao, a->aoq, first, Q_DIM);
+    row_pointers(x, fmt, a->ao, a->aoq, first, O_DIM);
     /* A thread's place in the residual stream, read while the sums are made. */
     const int t = (int)threadIdx.x / PR, mine = t < rows && r < N_EMBD;
     float *const to = a->x + (size_t)(first + (mine ? t : 0)) * N_EMBD + (size_t)(mine ? r : 0);
     const float before = *to;
     if (ROWS == 1 && IS_BLOCK(fmt)) {
-        if (ATTN_SLICE % QB == 0) /* ig_attn has left int8 blocks */
-            stage_blocks(qs, a->aoq, Q_DIM / QB, PANEL_THREADS);
+        if (OUT_BLOCKS)
+            stage_blocks(qs, a->aoq, O_DIM / QB, PANEL_THREADS);
         else
             quantize_output(qs, a->ao, PANEL_THREADS);
         __syncthreads();

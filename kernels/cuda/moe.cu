@@ -146,6 +146,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     }
     const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift };
     DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
+    if (CACHED && s.ready) ig_await_clock(s.ready);
 }
 
 enum {

@@ -105,6 +105,7 @@ IG_FN void decide(const struct ig_args *a, struct decision *d, struct ig_places 
         p->weight[k] = d->r.weight[k];
         p->cpu[k] = 0;
         p->shift[k] = 0;
+        p->ready[k] = 0;
         p->at[k] = a->xc.set + (uint64_t)(d->hit[k] < 0 ? 0 : d->hit[k]) * a->xc.slot_bytes;
         if (d->hit[k] >= 0) p->order[n_hit++] = k;
     }
@@ -119,6 +120,12 @@ IG_FN void decide(const struct ig_args *a, struct decision *d, struct ig_places 
             p->cpu[k] = 1;
             p->order[N_EXPERT_USED - 1 - n_cpu++] = k;
         }
+    }
+    /* A slowed link takes one expert after the other. */
+    if (a->xc.link_ns) {
+        const uint64_t now = ig_clock(), free = (uint64_t)ig_load_fresh8(&a->xc.now->link_free);
+        p->link_free = now > free ? now : free;
+        for (int i = n_hit; i < n_hit + n_link; i++) p->ready[p->order[i]] = p->link_free += a->xc.link_ns;
     }
     p->n_link = n_link;
     p->n_cpu = n_cpu;

@@ -15,6 +15,7 @@ struct spot {
     int rank;
     size_t expert;
     int64_t shift;
+    uint64_t ready; /* as in struct ig_places */
 };
 
 /* The address in host memory for one in a slot. */
@@ -40,12 +41,13 @@ IG_FN void fill_panel(const unsigned char *to, int64_t shift, unsigned bytes)
 /* The i-th expert to work on, after ig_after_previous. */
 IG_FN struct spot spot_of(const struct ig_args *a, struct routing *r, int i, int force)
 {
-    struct spot s = { i, 0, 0 };
+    struct spot s = { i, 0, 0, 0 };
     if (CACHED) {
         const struct ig_places *now = a->xc.now;
         s.rank = ig_load_fresh(&now->order[i]);
         s.expert = (size_t)ig_load_fresh8(&now->at[s.rank]);
         s.shift = (int64_t)ig_load_fresh8(&now->shift[s.rank]);
+        if (a->xc.link_ns) s.ready = (uint64_t)ig_load_fresh8(&now->ready[s.rank]);
         if (ig_load_fresh(&now->cpu[s.rank])) s.rank = -1;
     } else {
         route(a, r, 0, GATE_UP_THREADS, 0, force);

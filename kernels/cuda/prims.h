@@ -125,6 +125,17 @@ IG_FN void ig_post_host(unsigned *posted, unsigned step)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(posted), "r"(step) : "memory");
 }
+/* Nanoseconds of a clock that all blocks and kernels share. */
+IG_FN uint64_t ig_clock(void)
+{
+    uint64_t v;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(v));
+    return v;
+}
+IG_FN void ig_await_clock(uint64_t t)
+{
+    while (ig_clock() < t) __nanosleep(500);
+}
 /* Before ig_post_host by another thread: this thread's writes are on their way. */
 IG_FN void ig_host_fence(void) { __threadfence_system(); }
 

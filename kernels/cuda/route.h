@@ -8,13 +8,48 @@
 
 #include "row.h"
 
-enum { LOGITS = UP_TO(N_EXPERT, 16) };
+enum {
+    LOGITS = UP_TO(N_EXPERT, 16),
+    CHOICE_APART = ROUTE_SIGMOID || N_ROUTE_GROUP > 1, /* what decides is not the scores */
+    GROUP_EACH = N_EXPERT / N_ROUTE_GROUP
+};
 
 /* In shared memory.  score: logits, or their sigmoids. */
 struct routing {
-    float score[LOGITS], choice[ROUTE_SIGMOID ? LOGITS : 4], weight[N_EXPERT_USED];
+    float score[LOGITS], choice[CHOICE_APART ? LOGITS : 4], group[N_ROUTE_GROUP], weight[N_EXPERT_USED];
     int id[N_EXPERT_USED];
 };
+
+/* Experts outside the best groups cannot be chosen; a group's score is the sum of its best, largest first.
+ * One thread a group. */
+IG_FN void limit_groups(struct routing *r)
+{
+    const int g = (int)threadIdx.x;
+    float *const of = r->choice + (g < N_ROUTE_GROUP ? g : 0) * GROUP_EACH;
+    if (g < N_ROUTE_GROUP) {
+        int taken[ROUTE_GROUP_TOP];
+        float sum = 0.0f;
+        for (int i = 0; i < ROUTE_GROUP_TOP; i++) {
+            int best = -1;
+            for (int x = 0; x < GROUP_EACH; x++) {
+                int gone = 0;
+                for (int j = 0; j < i; j++) gone |= taken[j] == x;
+                if (!gone && (best < 0 || of[x] > of[best])) best = x;
+            }
+            taken[i] = best;
+            sum += of[best];
+        }
+        r->group[g] = sum;
+    }
+    __syncthreads();
+    if (g < N_ROUTE_GROUP) {
+        int before = 0;
+        for (int x = 0; x < N_ROUTE_GROUP; x++)
+            before += r->group[x] > r->group[g] || (r->group[x] == r->group[g] && x < g);
+        for (int x = 0; x < GROUP_EACH && before >= N_ROUTE_GROUP_USED; x++) of[x] = -INFINITY;
+    }
+    __syncthreads();
+}
 
 /* A row's scores and, where they differ, what decides the choice; nothing behind them can be chosen. */
 IG_FN void load_scores(const struct ig_args *a, struct routing *r, const float *rl, int threads)
@@ -27,6 +62,7 @@ IG_FN void load_scores(const struct ig_args *a, struct routing *r, const float *
         const float x = i < N_EXPERT ? ig_load_float(rl + i) : -INFINITY;
         if (!ROUTE_SIGMOID) {
             r->score[i] = x;
+            if (CHOICE_APART) r->choice[i] = x;
             continue;
         }
         const float s = 1.0f / (1.0f + ig_expf(-x));
@@ -34,12 +70,13 @@ IG_FN void load_scores(const struct ig_args *a, struct routing *r, const float *
         r->choice[i] = i < N_EXPERT ? s + (a->route_bias ? a->route_bias[i] : 0.0f) : -INFINITY;
     }
     __syncthreads();
+    if (N_ROUTE_GROUP > 1) limit_groups(r);
 }
 
 /* ids and scores of the chosen, in order.  Four threads an expert. */
 IG_FN void choose(struct routing *r, int threads)
 {
-    const float *by = ROUTE_SIGMOID ? r->choice : r->score;
+    const float *by = CHOICE_APART ? r->choice : r->score;
     const int part = (int)threadIdx.x & 3;
     for (int e = (int)threadIdx.x / 4; e < UP_TO(N_EXPERT, 8); e += threads / 4) {
         const float mine = by[e];
@@ -66,7 +103,10 @@ IG_FN void choose(struct routing *r, int threads)
 IG_FN void by_softmax(struct routing *r)
 {
     const int lane = (int)threadIdx.x & 31, n = ROUTE_NORM ? N_EXPERT_USED : N_EXPERT;
-    const float *of = ROUTE_NORM ? r->weight : r->score, most = r->weight[0];
+    const float *of = ROUTE_NORM ? r->weight : r->score;
+    float most = r->weight[0];
+    /* With groups the largest of all may be outside. */
+    for (int i = 0; i < N_EXPERT && N_ROUTE_GROUP > 1 && !ROUTE_NORM; i++) most = r->score[i] > most ? r->score[i] : most;
     float sum = 0.0f;
     for (int i = lane & 15; i < n; i += 16) sum += ig_expf(of[i] - most);
     const float inv = 1.0f / tree_of_lanes(sum);

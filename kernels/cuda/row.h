@@ -124,11 +124,11 @@ IG_FN void stage_blocks(struct ig_xq *dst, const struct ig_xq *src, int blocks, 
 /* Attention's output of one row as int8 blocks. */
 IG_FN void quantize_output(struct ig_xq *q, const float *x, int threads)
 {
-    for (int i = 0; i < Q_DIM; i += 4 * threads) {
+    for (int i = 0; i < O_DIM; i += 4 * threads) {
         const int at = i + quad_at(0, threads);
         const ig_f4 zero = { 0, 0, 0, 0 };
-        const ig_f4 v = at < Q_DIM ? *(const ig_f4 *)(const void *)(x + at) : zero;
-        quantize_quads(q + i / QB, &v, 1, Q_DIM - i, threads);
+        const ig_f4 v = at < O_DIM ? *(const ig_f4 *)(const void *)(x + at) : zero;
+        quantize_quads(q + i / QB, &v, 1, O_DIM - i, threads);
     }
 }
 
@@ -184,10 +184,11 @@ IG_FN float warp_sum(int kind, const float *x, const float *w, float mean, int n
 }
 
 /* 1 / sqrt(mean of squares + eps) of x[n]: one warp. */
-IG_FN float rms_scale(const float *x, int n)
+IG_FN float rms_scale_eps(const float *x, int n, float eps)
 {
-    return 1.0f / sqrtf(warp_sum(SUM_SQUARES, x, NULL, 0.0f, n) / (float)n + NORM_EPS);
+    return 1.0f / sqrtf(warp_sum(SUM_SQUARES, x, NULL, 0.0f, n) / (float)n + eps);
 }
+IG_FN float rms_scale(const float *x, int n) { return rms_scale_eps(x, n, NORM_EPS); }
 
 /* Mean (0 without NORM_LAYER) and scale of xs[N_EMBD] in shared memory, the same in all threads. */
 IG_FN float norm_scale(const float *xs, float *mean)

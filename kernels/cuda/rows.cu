@@ -66,7 +66,7 @@ IG_KERNEL(ig_norm, ROW_THREADS, 2)
 IG_KERNEL(ig_quantize, ROW_THREADS, 2)
 {
     ig_after_previous();
-    quantize_output(a.aoq + (size_t)blockIdx.x * (Q_DIM / QB), a.ao + (size_t)blockIdx.x * Q_DIM,
+    quantize_output(a.aoq + (size_t)blockIdx.x * (O_DIM / QB), a.ao + (size_t)blockIdx.x * O_DIM,
                     ROW_THREADS);
 }
 #endif

@@ -7,7 +7,8 @@
  * ACT_LIMIT ROUTE_SCALE ROUTER_JITTER, and switches NORM_LAYER QK_NORM_HEAD QK_NORM_FULL
  * ACT_OAI ROUTE_SIGMOID ROUTE_SPARSEMIXER ROUTE_NORM SHARED_GATE; for each matrix the set of its
  * formats as bits of enum ig_fmt: FMT_EMBD FMT_QKV FMT_O FMT_ROUTER FMT_GATE_UP
- * FMT_DOWN FMT_OUTPUT; N_WAY, slots of a layer's set in the expert cache, 0 when
+ * FMT_DOWN FMT_OUTPUT; of latent attention KV_LORA (0: none) Q_LORA NOPE_DIM V_DIM LATENT_EPS FMT_Q_B
+ * FMT_K_B FMT_V_B; N_ROUTE_GROUP N_ROUTE_GROUP_USED ROUTE_GROUP_TOP; N_WAY, slots of a layer's set in the expert cache, 0 when
  * everything is resident; and ROWS, activation rows that a block takes at once.
  *
  * ROWS 1 is the build for one row, a decode step: a block normalises and
@@ -22,6 +23,10 @@
 #define DIV_UP(a, b) (((a) + (b)-1) / (b))
 #define UP_TO(a, b)  (DIV_UP(a, b) * (b))
 #define LEAST(a, b)  ((a) < (b) ? (a) : (b))
+#define KV_Q8 (KV_FMT == 3) /* IG_Q8_0 */
+/* K and V are in the cache before ig_attn starts; else a decode step's blocks make the row's own. */
+#define KV_STORED (ROWS > 1 || KV_Q8 || KV_LORA > 0)
+_Static_assert(IG_Q8_0 == 3, "KV_Q8");
 
 enum {
     PR = IG_PANEL_ROWS,
@@ -33,8 +38,18 @@ enum {
     FF_BLOCKS = DIV_UP(N_FF, 32), /* of 32 hidden values; the dense block's */
     ASIDE_BLOCKS = DIV_UP(N_FF_ASIDE, 32),
     ASIDE = N_ROW * N_EXPERT_USED, /* slots: row * k + rank; the dense block's, ASIDE + row */
+    O_DIM = KV_LORA ? N_HEAD * V_DIM : Q_DIM, /* what o reads */
     Q_STRIDE = UP_TO(Q_DIM, 16), /* floats from one row to the next */
     KV_STRIDE = UP_TO(KV_DIM, 16),
+    /* of latent attention: the query's latent, its heads, the new key */
+    QA_STRIDE = UP_TO(Q_LORA, 16),
+    QH_STRIDE = UP_TO(N_HEAD * (NOPE_DIM + ROPE_DIM), 16),
+    KVA_STRIDE = UP_TO(HEAD_DIM, 16),
+    /* what ig_qkv makes: q, or the first of its two matrices; k, or the new key */
+    IN_Q_STRIDE = !KV_LORA ? Q_STRIDE : Q_LORA ? QA_STRIDE : QH_STRIDE,
+    IN_K_STRIDE = KV_LORA ? KVA_STRIDE : KV_STRIDE,
+    /* 1: ig_attn leaves int8 blocks of what o reads */
+    OUT_BLOCKS = !KV_LORA && ATTN_SLICE % QB == 0,
     RL_STRIDE = UP_TO(N_EXPERT, 16),
     LOGIT_STRIDE = UP_TO(N_VOCAB, 16),
     PANEL_THREADS = IG_PANEL_THREADS,

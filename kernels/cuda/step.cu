@@ -2,5 +2,6 @@
 #include "rows.cu"
 #include "linear.cu"
 #include "attn.cu"
+#include "latent.cu"
 #include "place.cu"
 #include "moe.cu"

@@ -98,7 +98,21 @@ uint64_t ig_memory_left(void)
     return group < left ? group : left;
 }
 
-enum ig_err ig_arena_map(unsigned char **mem, uint64_t bytes, int *huge, struct ig_why *why)
+/* `bytes` at an address that is `skew` past a multiple of a huge page; NULL: refused. */
+static unsigned char *map_skewed(uint64_t bytes, uint64_t skew)
+{
+    const uint64_t huge = UINT64_C(2) << 20;
+    unsigned char *p = mmap(NULL, bytes + huge, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    const uint64_t head = (skew - (uintptr_t)p) % huge, tail = huge - head;
+    if (head) munmap(p, head);
+    munmap(p + head + bytes, tail);
+    return p + head;
+}
+
+enum ig_err ig_arena_map(unsigned char **mem, uint64_t bytes, uint64_t skew, int *huge,
+                         struct ig_why *why)
 {
     const uint64_t left = ig_memory_left();
     if (left < bytes)
@@ -106,9 +120,8 @@ enum ig_err ig_arena_map(unsigned char **mem, uint64_t bytes, int *huge, struct 
                        "memory: the plan needs %" PRIu64 " MiB, the machine has %" PRIu64
                        " MiB left",
                        bytes >> 20, left >> 20);
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-    if (p == MAP_FAILED)
+    unsigned char *p = map_skewed(bytes, skew);
+    if (!p)
         return ig_fail(why, IG_NO_MEM, "memory: mapping %" PRIu64 " MiB: %s", bytes >> 20,
                        strerror(errno));
     *huge = madvise(p, bytes, MADV_HUGEPAGE) == 0;

@@ -4,9 +4,11 @@
 
 #include "base.h"
 
-/* Map `bytes`, refusing when the machine (or its cgroup) has less left.  The
- * pages are huge where the kernel allows; *huge says whether it may. */
-enum ig_err ig_arena_map(unsigned char **mem, uint64_t bytes, int *huge, struct ig_why *why);
+/* Map `bytes`, refusing when the machine (or its cgroup) has less left.  The address is `skew` past
+ * a huge page's start: what is mapped into the arena from a file keeps the file's huge pages then.
+ * The pages are huge where the kernel allows; *huge says whether it may. */
+enum ig_err ig_arena_map(unsigned char **mem, uint64_t bytes, uint64_t skew, int *huge,
+                         struct ig_why *why);
 void ig_arena_unmap(unsigned char *mem, uint64_t bytes);
 
 /* Bytes this process may still take: MemAvailable, and what its cgroups leave it. */

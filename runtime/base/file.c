@@ -143,6 +143,7 @@ enum ig_err ig_temp_open(struct ig_temp *t, const char *out, unsigned mode, stru
         return ig_fail(why, IG_NO_MEM, "%s: no memory", out);
     }
     snprintf(name, n, "%s.partial-%ld", to, (long)getpid());
+    ig_stop_catch();
     t->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (t->fd >= 0) {
         t->out = out;
@@ -169,7 +170,7 @@ static void end(struct ig_temp *t, int remove)
     if (t->fd >= 0) close(t->fd);
     if (t->name) {
         if (remove) unlink(t->name);
-        ig_stop_unlink(NULL);
+        ig_stop_spare(t->name);
         sigaction(SIGXFSZ, &t->xfsz, NULL);
         free(t->name);
         free(t->to);

@@ -35,7 +35,7 @@ char *ig_file_target(const char *out);
 /* IG_IO unless `out` is free or names a regular file: a device or a FIFO is not replaced. */
 enum ig_err ig_temp_check(const char *out, struct ig_why *why);
 /* Check, and create the file beside `out` (beside what it links to, if it is a link), which must
- * live on.  On error nothing is left. */
+ * live on.  On error nothing is left.  Signals are caught from here on (stop.h). */
 enum ig_err ig_temp_open(struct ig_temp *t, const char *out, unsigned mode, struct ig_why *why);
 /* Close and rename.  On error the file is gone, as after ig_temp_drop. */
 enum ig_err ig_temp_keep(struct ig_temp *t, struct ig_why *why);

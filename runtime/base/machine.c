@@ -20,6 +20,8 @@ static const struct {
     { IG_CPU_AVX2, "AVX2 (with FMA and F16C)" },
     { IG_CPU_AVX512, "AVX-512 (F, BW, DQ, VL and VNNI)" },
     { IG_CPU_AMX, "AMX (int8 and bf16, with AVX512_BF16, tiles granted by the system)" },
+    { IG_CPU_NEON, "NEON with dot products (asimddp)" },
+    { IG_CPU_I8MM, "NEON's matrix products (i8mm)" },
 };
 
 const char *ig_machine_isa(unsigned mask, char *buf, size_t cap)
@@ -67,8 +69,18 @@ int ig_machine_cpus(void)
     return n > 0 ? n : 1;
 }
 
+/* VmHWM: getrusage's figure also has what the process was before it became this program. */
 uint64_t ig_machine_peak(void)
 {
+    char line[128];
+    unsigned long long kib;
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "VmHWM: %llu", &kib) != 1) continue;
+        fclose(f);
+        return (uint64_t)kib * 1024;
+    }
+    if (f) fclose(f);
     struct rusage u;
     return getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
 }

@@ -10,6 +10,16 @@ enum ig_err ig_machine_check(unsigned need, unsigned have, struct ig_why *why);
 /* The instruction sets of a mask as text, "none" for 0; returns `buf`. */
 const char *ig_machine_isa(unsigned mask, char *buf, size_t cap);
 
+/* In a loop that waits: lets the core's other thread run, and costs little power. */
+static inline void ig_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 double ig_seconds(void);          /* monotonic */
 int ig_machine_cpus(void);        /* CPUs that this process may use, at least 1 */
 uint64_t ig_machine_peak(void);   /* most bytes this process ever had in memory */

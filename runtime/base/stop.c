@@ -1,20 +1,24 @@
 /* stop.c -- Ctrl-C and termination as a flag that long loops look at. */
 #include "stop.h"
 
+#include "base.h"
+
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t stop, seen[NSIG];
-static const char *_Atomic leftover;
+static const char *_Atomic leftover[IG_STOP_FILES];
 
 /* A supervisor may send two kinds at once: only a repeated one is impatience. */
 static void on_signal(int sig)
 {
     if (seen[sig]) {
-        const char *path = atomic_load(&leftover);
-        if (path) unlink(path);
+        for (int i = 0; i < IG_STOP_FILES; i++) {
+            const char *path = atomic_load(&leftover[i]);
+            if (path) unlink(path);
+        }
         signal(sig, SIG_DFL);
         raise(sig); /* delivered when this handler returns */
     }
@@ -45,4 +49,15 @@ void ig_stop_clear(void)
 
 const volatile sig_atomic_t *ig_stop_flag(void) { return &stop; }
 
-void ig_stop_unlink(const char *path) { atomic_store(&leftover, path); }
+/* Files are opened and closed by one thread; only the handler reads beside it. */
+static void exchange(const char *from, const char *to)
+{
+    int i = 0;
+    while (i < IG_STOP_FILES && atomic_load(&leftover[i]) != from) i++;
+    IG_ASSERT(i < IG_STOP_FILES);
+    if (i < IG_STOP_FILES) atomic_store(&leftover[i], to);
+}
+
+void ig_stop_unlink(const char *path) { exchange(NULL, path); }
+
+void ig_stop_spare(const char *path) { exchange(path, NULL); }

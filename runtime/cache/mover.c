@@ -338,18 +338,9 @@ void ig_mover_counts(struct ig_mover *m, struct ig_mover_count *c)
     pthread_mutex_unlock(&m->lock);
 }
 
-static void rest(int times)
-{
-    for (int i = 0; i < times; i++) {
-#if defined(__x86_64__) || defined(__i386__)
-        __builtin_ia32_pause();
-#endif
-    }
-}
-
 enum ig_move_state ig_move_wait(struct ig_move *v)
 {
-    for (int i = 0; i < SPINS && ig_move_state(v) == IG_MOVE_PENDING; i++) rest(1);
+    for (int i = 0; i < SPINS && ig_move_state(v) == IG_MOVE_PENDING; i++) ig_pause();
     while (ig_move_state(v) == IG_MOVE_PENDING) futex_wait(&v->state, IG_MOVE_PENDING);
     return ig_move_state(v);
 }
@@ -362,7 +353,7 @@ static enum ig_move_state await(struct ig_mover *m, struct ig_move *v, int whole
     do {
         if (whole && atomic_load_explicit(&v->whole, memory_order_acquire)) return ig_move_state(v);
         ig_mover_turn(m);
-        rest(20);
+        for (int i = 0; i < 20; i++) ig_pause();
         sched_yield();
     } while (ig_move_state(v) == IG_MOVE_PENDING && ig_seconds() < until);
     return ig_move_wait(v);

@@ -3,15 +3,20 @@
 
 #include "base.h"
 
-void ig_stride_init(struct ig_stride *layer, uint32_t n_layer, const struct ig_stride_rule *rule,
-                    const uint8_t *planned)
+#include <string.h>
+
+const struct ig_stride_rule ig_stride_usual = { .wait_max = 8, .overload_max = 12, .window = 16 };
+
+void ig_stride_init(struct ig_stride *layer, uint32_t n_layer, const uint8_t (*planned)[3])
 {
-    IG_ASSERT(rule->min >= 1 && rule->min <= rule->max && rule->window >= 1);
     for (uint32_t l = 0; l < n_layer; l++) {
-        uint8_t s = planned[l];
-        if (s < rule->min) s = rule->min;
-        if (s > rule->max) s = rule->max;
-        layer[l] = (struct ig_stride){ .s = s };
+        const uint8_t s = planned[l][0], least = planned[l][1], most = planned[l][2];
+        IG_ASSERT(least >= 1 && least <= most);
+        layer[l] = (struct ig_stride){ .s = s < least  ? least
+                                            : s > most ? most
+                                                       : s,
+                                       .least = least,
+                                       .most = most };
     }
 }
 
@@ -32,13 +37,29 @@ uint32_t ig_stride_step(struct ig_stride *layer, uint32_t n_layer,
     uint32_t moved = 0;
 
     for (struct ig_stride *p = layer; p < layer + n_layer; p++) {
-        const int far = p->wait > rule->wait_max && p->s < rule->max;
+        const int far = p->wait > rule->wait_max && p->s < p->most;
         const int near = !far && p->wait <= rule->wait_max && p->overload > rule->overload_max &&
-                         p->s > rule->min;
+                         p->s > p->least;
         if (far) p->s++;
         if (near) p->s--;
         if (far || near || window_ends) p->wait = p->overload = 0;
         moved += (uint32_t)(far + near);
     }
     return moved;
+}
+
+void ig_stride_note(struct ig_stride_log *g, const struct ig_stride *layer, uint32_t n_layer,
+                    uint64_t step)
+{
+    if (g->every == 0) g->every = 1;
+    if (step % g->every != 0) return;
+    if (g->n == IG_STRIDE_PAST) {
+        g->n /= 2;
+        g->every *= 2;
+        for (uint32_t i = 1; i < g->n; i++)
+            memcpy(g->at + (size_t)i * n_layer, g->at + (size_t)2 * i * n_layer, n_layer);
+        if (step % g->every != 0) return;
+    }
+    uint8_t *now = g->at + (size_t)g->n++ * n_layer;
+    for (uint32_t l = 0; l < n_layer; l++) now[l] = layer[l].s;
 }

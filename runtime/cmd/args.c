@@ -129,7 +129,13 @@ static const struct arg table[] = {
       "tokens in a window, which starts from nothing (default: the plan's context)" },
     { "-c", "--ctx-size", IG_CMD_EVAL, INT, AT(n_ctx), 0, IG_N_CTX, NULL, "N",
       "tokens in a window; 0: 512, or the plan's context if that is less (default)" },
+#if IG_DEVICE
+    { "--vram", NULL, LOADS, U64, AT(vram), 0, 0, NULL, "BYTES",
+      "take no more of the device's memory: the expert cache gets fewer slots (default: the plan's)" },
+#endif
 #if IG_XC
+    { "--link-bw", NULL, LOADS, U64, AT(link_bw), 0, 0, NULL, "BYTES",
+      "simulate a link that carries no more than BYTES a second" },
     { "--pin", NULL, LOADS, INT, AT(pin), 0, 100, NULL, "PERCENT",
       "of the experts that the device may read in RAM (the CPU computes the others' misses)" },
     { "--link", NULL, LOADS, INT, AT(link_share), 0, 100, NULL, "PERCENT",
@@ -203,6 +209,8 @@ static const struct {
     { "--flash-attn", "not needed here" },
     { "perplexity", "here it is eval" },
     { "quantize", "here it is pack; the formats are planned: make SET=\"quant=...\"" },
+    { "--quant", "pack makes the formats that were planned, of each class of tensors: "
+                 "make SET=\"quant=q8_0 quant.expert=q4_k\"" },
     { "convert", "here it is pack" },
     { "server", "no server in this version" },
     { "serve", "no server in this version" },
@@ -403,7 +411,7 @@ enum ig_err ig_args_parse(struct ig_opts *o, enum ig_cmd cmd, int argc, char **a
     int only_operands = 0;
 
     memset(o, 0, sizeof *o);
-    o->operands = (const char **)(uintptr_t)argv;    /* those read already make room */
+    o->operands = (const char **)(uintptr_t)argv; /* those read already make room */
     o->pin = 100;
     o->bench_prompt = o->bench_gen = o->greedy = o->link_share = -1; /* not given */
     for (int i = 0; i < N_ARG && !err; i++)

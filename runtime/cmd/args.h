@@ -39,6 +39,7 @@ struct ig_opts {
     int n_ctx;         /* 0: not given */
     int threads;       /* 0: not given */
     int pin, link_share; /* per cent; link_share -1: not given */
+    struct ig_opt_u64 vram, link_bw;
     int n_batch;       /* 0: not given */
     int format;        /* enum ig_format */
 

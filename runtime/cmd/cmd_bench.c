@@ -11,6 +11,7 @@
 #include "machine.h"
 #include "out.h"
 #include "progress.h"
+#include "random.h"
 #include "forced.h"
 #include "stop.h"
 #include "tables.h"
@@ -46,26 +47,22 @@ struct bench {
     uint64_t peak, planned; /* bytes, where the work is done */
 };
 
-/* splitmix64 (Steele et al. 2014), one draw. */
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 /* What a prefill must read for each token: a batch reads every weight at most
  * once, and no more than its tokens would read one by one.  Of an embedding
  * table that is not also the output matrix it reads a few rows. */
 static double prefill_bytes(int tokens, int batch)
 {
+#if IG_N_LAYER_ENC
+    const double row = (double)IG_INPUT_ROW_BYTES, all = (double)IG_INPUT_BYTES;
+#else
     const uint64_t embd = (uint64_t)(ig_token_embd.rows + 15) / 16 * ig_token_embd.stride;
-    const double all = (double)(IG_DATA_BYTES - (ig_token_embd.off == ig_output.off ? 0 : embd));
+    const double row = (double)IG_TOKEN_BYTES,
+                 all = (double)(IG_DATA_BYTES - (ig_token_embd.off == ig_output.off ? 0 : embd));
+#endif
     double bytes = 0;
     for (int at = 0; at < tokens; at += batch) {
         const int rows = tokens - at < batch ? tokens - at : batch;
-        const double each = (double)rows * (double)IG_TOKEN_BYTES;
+        const double each = (double)rows * row;
         bytes += each < all ? each : all;
     }
     return tokens > 0 ? bytes / tokens : 0;
@@ -313,7 +310,7 @@ static enum ig_err prepare(struct bench *b, const struct ig_session *s, struct i
         return ig_fail(why, IG_USAGE, "want -p or -n above 0, got 0 for both");
     b->ids = malloc((size_t)most * sizeof *b->ids);
     if (!b->ids) return ig_fail(why, IG_NO_MEM, "no memory for %d ids", most);
-    for (int i = 0; i < most; i++) b->ids[i] = (int32_t)(draw(&state) % IG_N_VOCAB);
+    for (int i = 0; i < most; i++) b->ids[i] = (int32_t)(ig_random(&state) % IG_N_VOCAB);
     const enum ig_err err = ig_gen_open(&gen, s, b->o, why);
     b->test[PREFILL].bytes = prefill_bytes(b->test[PREFILL].tokens, gen->n_batch);
     b->test[DECODE].bytes = (double)IG_TOKEN_BYTES;
@@ -326,6 +323,7 @@ enum ig_err ig_cmd_bench(const struct ig_opts *o, struct ig_why *why)
     struct ig_session s;
     enum ig_err err = ig_session_open(&s, o, 0, why);
     if (err != IG_OK) return err;
+    s.stats = 0; /* they are part of what it prints */
     if (o->route) err = ig_forced_open(&b.route, o->route, why);
     if (err == IG_OK) err = prepare(&b, &s, why);
     if (err == IG_OK) {

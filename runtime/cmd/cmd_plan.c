@@ -6,6 +6,7 @@
 #include "machine.h"
 #include "out.h"
 #include "session.h"
+#include "tier_stats.h"
 #include "tables.h"
 
 #include <inttypes.h>
@@ -93,11 +94,14 @@ static enum ig_err run_json(const struct ig_opts *o, json_t **j, struct ig_why *
     uint64_t used, planned;
     const char *device = ig_device(s.e);
     ig_peak(s.e, &used, &planned);
-    *j = json_pack("{s:s, s:o, s:i, s:s, s:i, s:s, s:s, s:I, s:I}", "on", device ? device : "CPU",
-                   "downgrades", list, "threads", ig_threads(s.e), "cores",
-                   ig_cpus_used(cores, sizeof cores), "ctx", ig_n_ctx(s.e), "experts",
-                   ig_expert_where(s.e), "prefetch", ig_prefetch_says(s.e), "peak_bytes",
-                   (json_int_t)used, "planned_bytes", (json_int_t)planned);
+    *j = json_pack("{s:s, s:s, s:s, s:o, s:i, s:s, s:i, s:s, s:s, s:s, s:I, s:I}", "on",
+                   device ? device : "CPU", "link", ig_device_link_says(s.e), "pinned",
+                   ig_device_pinned_says(s.e), "downgrades", list, "threads", ig_threads(s.e),
+                   "cores", ig_cpus_used(cores, sizeof cores), "ctx", ig_n_ctx(s.e), "weights",
+                   ig_loaded(s.e), "experts", ig_expert_where(s.e), "prefetch",
+                   ig_prefetch_says(s.e), "peak_bytes", (json_int_t)used, "planned_bytes",
+                   (json_int_t)planned);
+    json_object_set_new(*j, "cache", ig_expert_json(s.e, 1));
     ig_session_close(&s);
     return IG_OK;
 }
@@ -132,6 +136,7 @@ static void print_list(const json_t *list, int depth)
 /* A value as a "key: value" line, for people; what is nested stands indented below. */
 static void print_text(const char *key, const json_t *v, int depth)
 {
+    if (json_is_null(v) || strcmp(key, "layers") == 0) return; /* not there; for programs */
     if (json_is_integer(v)) {
         print_integer(key, json_integer_value(v), depth);
         return;

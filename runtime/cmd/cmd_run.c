@@ -5,15 +5,12 @@
 #include "input.h"
 #include "out.h"
 #include "stop.h"
-#include "tier_stats.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static struct ig_gen *gen;
-
-static void note(const char *text) { ig_note("%s", text); }
 
 /* The prompt's bytes, malloc'ed, from -p, -f or standard input. */
 static enum ig_err read_prompt(const struct ig_opts *o, char **text, size_t *bytes,
@@ -67,10 +64,6 @@ static enum ig_err complete(const struct ig_opts *o, const char *text, size_t by
         }
         if (ig_out_is_terminal()) ig_out("\n", 1); /* in a pipe: the model's bytes, nothing else */
         if (end != IG_GEN_CLOSED) ig_gen_report(gen, end);
-        if (o->stats) {
-            ig_expert_table(s.e, 0, note);
-            ig_expert_table(s.e, 1, note);
-        }
     }
     ig_gen_close(gen);
     free(ids);

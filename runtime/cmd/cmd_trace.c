@@ -7,6 +7,7 @@
 #include "cmd.h"
 
 #include "config.h"
+#include "file.h"
 #include "generate.h"
 #include "input.h"
 #include "out.h"
@@ -16,7 +17,6 @@
 #include "trace_bin.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,17 +73,6 @@ static int window(struct ig_engine *e, const int32_t *ids, int n, int batch)
     return 1;
 }
 
-/* Standard output becomes the file. */
-static enum ig_err redirect(const char *path, struct ig_why *why)
-{
-    if (!path) return IG_OK;
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
-        return ig_fail(why, IG_IO, "%s: cannot write: %s", path, strerror(errno));
-    close(fd);
-    return IG_OK;
-}
-
 /* All windows; 0 when the run ended early. */
 static int windows(struct trace_run *run, const int32_t *ids, size_t n, int batch)
 {
@@ -104,6 +93,32 @@ static int windows(struct trace_run *run, const int32_t *ids, size_t n, int batc
     return whole;
 }
 
+static enum ig_err interrupted(const char *path, struct ig_why *why)
+{
+    return ig_fail(why, IG_FAIL, "%s: not written: the run was interrupted", path);
+}
+
+/* To standard output, which is the file when there is one. */
+static enum ig_err csv(struct trace_run *run, const struct ig_opts *o, const int32_t *ids, size_t n,
+                       int batch, struct ig_why *why)
+{
+    struct ig_temp to = { .fd = -1 };
+    enum ig_err err = o->out ? ig_temp_open(&to, o->out, 0666, why) : IG_OK;
+    if (err == IG_OK && o->out && dup2(to.fd, STDOUT_FILENO) < 0)
+        err = ig_fail(why, IG_IO, "%s: cannot write: %s", o->out, strerror(errno));
+    if (err == IG_OK) {
+        header();
+        const int whole = windows(run, ids, n, batch), bad = ig_out_flush();
+        if (o->out && bad)
+            err = ig_fail(why, IG_IO, "%s: cannot write: %s", o->out, strerror(bad));
+        else if (o->out && !whole)
+            err = interrupted(o->out, why);
+    }
+    if (err == IG_OK && o->out) return ig_temp_keep(&to, why);
+    ig_temp_drop(&to);
+    return err;
+}
+
 static enum ig_err binary(struct trace_run *run, const struct ig_opts *o, const int32_t *ids,
                           size_t n, int batch, struct ig_why *why)
 {
@@ -113,8 +128,7 @@ static enum ig_err binary(struct trace_run *run, const struct ig_opts *o, const 
     enum ig_err err =
         ig_trace_bin_open(&bin, (uint32_t)n, (uint32_t)ig_n_ctx(run->e), o->out, o->hidden, why);
     run->bin = &bin;
-    if (err == IG_OK && !windows(run, ids, n, batch))
-        err = ig_fail(why, IG_FAIL, "%s: not written: the run was interrupted", o->out);
+    if (err == IG_OK && !windows(run, ids, n, batch)) err = interrupted(o->out, why);
     if (err == IG_OK) err = ig_trace_bin_write(&bin, ids, why);
     ig_trace_bin_close(&bin);
     return err;
@@ -138,7 +152,7 @@ enum ig_err ig_cmd_trace(const struct ig_opts *o, struct ig_why *why)
     static const char suffix[] = ".trace";
     const size_t len = o->out ? strlen(o->out) : 0, end = sizeof suffix - 1;
     const int bin = len > end && strcmp(o->out + len - end, suffix) == 0;
-    struct ig_session s = { NULL, NULL, NULL };
+    struct ig_session s = { 0 };
     char *text = NULL;
     int32_t *ids = NULL;
     size_t bytes = 0, n = 0;
@@ -146,16 +160,10 @@ enum ig_err ig_cmd_trace(const struct ig_opts *o, struct ig_why *why)
     if (err == IG_OK) err = ig_input_file(o->file, &text, &bytes, why);
     if (err == IG_OK) err = ig_session_open(&s, o, 1, why);
     if (err == IG_OK) err = ig_tok_encode(s.tok, text, bytes, 0, 0, &ids, &n, why);
-    if (err == IG_OK && !bin) err = redirect(o->out, why);
     if (err == IG_OK) {
         struct trace_run run = { .e = s.e };
         const int batch = o->n_batch ? o->n_batch : IG_N_ROW;
-        if (bin) {
-            err = binary(&run, o, ids, n, batch, why);
-        } else {
-            header();
-            windows(&run, ids, n, batch);
-        }
+        err = (bin ? binary : csv)(&run, o, ids, n, batch, why);
     }
     free(ids);
     free(text);

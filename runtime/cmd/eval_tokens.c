@@ -145,10 +145,10 @@ static int continue_greedily(struct ig_engine *e, struct capture *c)
 }
 
 /* Append [rows, cols], or [rows] for cols 0. */
-static void list(struct ig_tensor *t, int *n, int is_int, int rows, int cols, const void *data,
+static void list(struct ig_array *t, int *n, int is_int, int rows, int cols, const void *data,
                  const char *name)
 {
-    struct ig_tensor *x = &t[(*n)++];
+    struct ig_array *x = &t[(*n)++];
     snprintf(x->name, sizeof x->name, "%s", name);
     x->is_int = is_int;
     x->n_dim = cols > 0 ? 2 : 1;
@@ -159,7 +159,7 @@ static void list(struct ig_tensor *t, int *n, int is_int, int rows, int cols, co
 
 /* Hidden states and router choices of the layers [lo, hi), which are a stack's, between its
  * embeddings and its final norm. */
-static void list_stack(struct ig_tensor *t, int *n, const struct capture *c, int lo, int hi)
+static void list_stack(struct ig_array *t, int *n, const struct capture *c, int lo, int hi)
 {
     const int enc = is_encoder(lo), rows = enc ? c->n_enc : c->n;
     const char *const of = enc ? "enc." : IG_N_LAYER_ENC ? "dec." : "";
@@ -185,7 +185,7 @@ static void list_stack(struct ig_tensor *t, int *n, const struct capture *c, int
 static enum ig_err write_capture(const struct capture *c, const struct input *in, const char *path,
                                  struct ig_why *why)
 {
-    static struct ig_tensor t[N_TENSOR];
+    static struct ig_array t[N_TENSOR];
     int n = 0;
     if (IG_N_LAYER_ENC) list(t, &n, 1, c->n_enc, 0, in->enc, "input_ids");
     list(t, &n, 1, c->n, 0, in->ids, IG_N_LAYER_ENC ? "decoder_input_ids" : "input_ids");

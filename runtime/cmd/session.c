@@ -4,6 +4,7 @@
 #include "config.h"
 #include "out.h"
 #include "progress.h"
+#include "tier_stats.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,11 +56,15 @@ static enum ig_err load_tokenizer(struct ig_session *s, const struct ig_wfile *f
 enum ig_err ig_session_open(struct ig_session *s, const struct ig_opts *o, int tokenizer,
                             struct ig_why *why)
 {
-    struct ig_open open = {
-        .threads = o->threads, .n_ctx = o->n_ctx, .verify = 1, .progress = ig_progress_bytes,
-        .unpinned = 100 - o->pin, .link_share = o->link_share + 1
-    };
-    *s = (struct ig_session){ NULL, NULL, NULL };
+    struct ig_open open = { .threads = o->threads,
+                            .n_ctx = o->n_ctx,
+                            .verify = 1,
+                            .progress = ig_progress_bytes,
+                            .unpinned = 100 - o->pin,
+                            .link_share = o->link_share + 1,
+                            .vram = o->vram.value,
+                            .link_bw = o->link_bw.value };
+    *s = (struct ig_session){ .stats = o->stats };
     enum ig_err err = ig_session_weights(o, &open.weights, why);
     if (err == IG_OK) err = ig_engine_open(&s->e, &open, why);
     ig_progress_end();
@@ -76,7 +81,7 @@ enum ig_err ig_session_tokenizer(struct ig_session *s, const struct ig_opts *o, 
 {
     struct ig_wfile f;
     const char *path;
-    *s = (struct ig_session){ NULL, NULL, NULL };
+    *s = (struct ig_session){ 0 };
     enum ig_err err = ig_session_weights(o, &path, why);
     if (err == IG_OK) err = ig_wfile_open(&f, path, IG_LAYOUT_HASH, why);
     if (err != IG_OK) return err;
@@ -86,13 +91,17 @@ enum ig_err ig_session_tokenizer(struct ig_session *s, const struct ig_opts *o, 
     return err;
 }
 
+static void note(const char *text) { ig_note("%s", text); }
+
 void ig_session_close(struct ig_session *s)
 {
     if (s->tok) ig_tok_free(s->tok);
-    /* Never in silence: whether experts were fetched early, and why. */
-    if (s->e && ig_expert_stats(s->e, 1, -1).steps > 0)
-        ig_note("prefetch: %s", ig_prefetch_says(s->e));
-    if (s->e) ig_engine_close(s->e);
+    if (s->e) {
+        if (s->stats) ig_expert_table(s->e, 0, note);
+        if (s->stats) ig_expert_table(s->e, 1, note);
+        ig_expert_lines(s->e, note);
+        ig_engine_close(s->e);
+    }
     free(s->blob);
-    *s = (struct ig_session){ NULL, NULL, NULL };
+    *s = (struct ig_session){ 0 };
 }

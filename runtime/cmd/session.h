@@ -16,6 +16,7 @@ struct ig_session {
     struct ig_engine *e;      /* NULL: not opened */
     struct ig_tokenizer *tok; /* NULL: not opened */
     void *blob;               /* what tok reads */
+    int stats;                /* show the expert cache's tables at the end */
 };
 
 /* Open the engine, and the tokenizer when wanted; downgrades are shown. */

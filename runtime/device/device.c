@@ -4,11 +4,13 @@
  * the driver is a shared library that may be missing: cudart is static and says so.
  */
 #include "device.h"
+#include "machine.h"
 
 #include <cuda_runtime.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { MANY = 128 };
 #define REACH_CHUNK (UINT64_C(1) << 28)
@@ -23,6 +25,8 @@ struct ig_device {
     unsigned char *reach; /* host memory that is registered, in chunks of REACH_CHUNK */
     uint64_t reach_bytes;
     uint64_t free_before;
+    uint64_t slow;        /* bytes a second that copies are slowed to; 0: none */
+    double started;       /* of the copy under way */
     char name[MANY];
 };
 
@@ -35,8 +39,10 @@ static void must(cudaError_t e, const char *what)
 
 static enum ig_err may(cudaError_t e, const char *what, enum ig_err err, struct ig_why *why)
 {
-    return e == cudaSuccess ? IG_OK
-                            : ig_fail(why, err, "device: %s: %s", what, cudaGetErrorString(e));
+    if (e == cudaSuccess) return IG_OK;
+    /* Another program has it: that is no device less. */
+    if (e == cudaErrorMemoryAllocation) err = IG_NO_MEM;
+    return ig_fail(why, err, "device: %s: %s", what, cudaGetErrorString(e));
 }
 
 /* Is there a driver, new enough, and a device of the planned architecture? */
@@ -201,15 +207,54 @@ static uint64_t piece_of(const struct ig_device *d, const unsigned char *from, u
     return bytes < left ? bytes : left;
 }
 
+double ig_device_link(struct ig_device *d)
+{
+    enum { BYTES = 64 << 20, ROUNDS = 4 };
+    void *host = NULL, *to = NULL;
+    double best = 0.0;
+    if (cudaHostAlloc(&host, BYTES, cudaHostAllocPortable) == cudaSuccess && cudaMalloc(&to, BYTES) == cudaSuccess) {
+        memset(host, 0, BYTES);
+        for (int i = 0; i < ROUNDS; i++) {
+            const double from = ig_seconds();
+            must(cudaMemcpyAsync(to, host, BYTES, cudaMemcpyHostToDevice, d->copies), "measuring its link");
+            must(cudaStreamSynchronize(d->copies), "measuring its link");
+            const double rate = BYTES / (ig_seconds() - from);
+            if (rate > best) best = rate;
+        }
+    }
+    cudaGetLastError(); /* no memory for this is no fault */
+    if (to) cudaFree(to);
+    if (host) cudaFreeHost(host);
+    return best;
+}
+
+/* In the copies' stream, before and after one: it ends no sooner than a slow link would let it. */
+static void copy_starts(void *arg)
+{
+    struct ig_device *d = arg;
+    d->started = ig_seconds();
+}
+static void copy_ends(void *arg)
+{
+    const double until = device.started + (double)(uintptr_t)arg / (double)device.slow;
+    for (double left; (left = until - ig_seconds()) > 0.0;) {
+        const struct timespec t = { .tv_nsec = left > 1e-4 ? (long)(1e9 * (left < 0.5 ? left - 5e-5 : 0.5)) : 0 };
+        nanosleep(&t, NULL);
+    }
+}
+void ig_device_slow(struct ig_device *d, uint64_t bw) { d->slow = bw; }
+
 void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot)
 {
     must(cudaStreamWaitEvent(d->copies, d->free[slot], 0), "ordering copies");
+    if (d->slow) must(cudaLaunchHostFunc(d->copies, copy_starts, d), "slowing copies");
     for (uint64_t at = 0, n; at < bytes; at += n) {
         const unsigned char *from = (const unsigned char *)host + at;
         n = piece_of(d, from, bytes - at);
         must(cudaMemcpyAsync((unsigned char *)dst + at, from, n, cudaMemcpyHostToDevice, d->copies),
              "copying to it");
     }
+    if (d->slow) must(cudaLaunchHostFunc(d->copies, copy_ends, (void *)(uintptr_t)bytes), "slowing copies");
     must(cudaEventRecord(d->filled[slot], d->copies), "ordering copies");
 }
 void ig_device_filled(struct ig_device *d, int slot)

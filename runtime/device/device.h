@@ -19,6 +19,8 @@ extern const unsigned char ig_image_step[], ig_image_batch[];
  * numbers, when it has too little free memory. */
 enum ig_err ig_device_open(struct ig_device **d, const char *arch, uint64_t bytes,
                            struct ig_why *why);
+/* Bytes a second from pinned memory to the device, measured now beside the arena; 0: no memory left for it. */
+double ig_device_link(struct ig_device *d);
 void ig_device_close(struct ig_device *d);
 /* "NVIDIA H200, sm_90, driver 13.0, 140.2 GB" */
 const char *ig_device_name(const struct ig_device *d);
@@ -61,6 +63,8 @@ int ig_device_busy(struct ig_device *d);
  * it starts when the kernels launched before ig_device_free(slot) have ended; kernels launched after
  * ig_device_filled(slot) see it. */
 void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot);
+/* From now on the copies' link carries `bw` bytes a second at most; 0: as many as it can. */
+void ig_device_slow(struct ig_device *d, uint64_t bw);
 void ig_device_filled(struct ig_device *d, int slot);
 void ig_device_free(struct ig_device *d, int slot);
 

@@ -14,13 +14,13 @@
 
 enum { ENTRY = 256 }; /* most bytes of one tensor in the header */
 
-static uint64_t tensor_bytes(const struct ig_tensor *t)
+static uint64_t tensor_bytes(const struct ig_array *t)
 {
     return 4 * t->dim[0] * (t->n_dim == 2 ? t->dim[1] : 1);
 }
 
 /* The header with its length in front; malloc'ed. */
-static char *make_header(const struct ig_tensor *t, int n, size_t *bytes)
+static char *make_header(const struct ig_array *t, int n, size_t *bytes)
 {
     const size_t cap = 16 + (size_t)n * ENTRY;
     char *h = malloc(cap);
@@ -64,7 +64,7 @@ static int write_all(int fd, const void *data, uint64_t bytes)
     return 1;
 }
 
-enum ig_err ig_dump_write(const char *path, const struct ig_tensor *t, int n, struct ig_why *why)
+enum ig_err ig_dump_write(const char *path, const struct ig_array *t, int n, struct ig_why *why)
 {
     struct ig_temp to;
     size_t bytes = 0;

@@ -5,7 +5,7 @@
 #include "base.h"
 
 /* Elements are 4 bytes: float or int32. */
-struct ig_tensor {
+struct ig_array {
     char name[48]; /* letters, digits, dots and underscores: needs no escapes */
     int is_int;
     int n_dim; /* 1 or 2 */
@@ -14,6 +14,6 @@ struct ig_tensor {
 };
 
 /* The file appears under its name only when it is complete. */
-enum ig_err ig_dump_write(const char *path, const struct ig_tensor *t, int n, struct ig_why *why);
+enum ig_err ig_dump_write(const char *path, const struct ig_array *t, int n, struct ig_why *why);
 
 #endif

@@ -7,6 +7,7 @@
  * layer to layer.
  */
 #include "pack_int.h"
+#include "random.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,15 +15,6 @@
 #include "../kernels/math.h"
 #include "../kernels/panel.h"
 #include "../kernels/quant.h"
-
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-static const uint64_t STEP = UINT64_C(0x9e3779b97f4a7c15); /* SplitMix64's */
 
 /* e for +-2^e * [1, 2) to have this standard deviation; its own is 1.53 * 2^e. */
 static int exponent(float deviation) { return (int)floorf(log2f(deviation / 1.53f) + 0.5f); }
@@ -113,14 +105,14 @@ void ig_pack_synth_panel(uint64_t seed, const struct ig_pack_item *it, uint32_t 
     const size_t bytes = ig_panel_bytes(fmt, cols), tile = ig_panel_bytes(fmt, ig_fmt_cols(fmt));
     const uint64_t who =
         (uint64_t)it->role << 56 | (uint64_t)(it->layer + 1) << 28 | (uint64_t)(it->expert + 1);
-    uint64_t at = mix(mix(seed + STEP) ^ who) + p * (uint64_t)bytes * STEP;
+    uint64_t at = ig_random_mix(ig_random_mix(seed + IG_RANDOM_STEP) ^ who) + p * (uint64_t)bytes * IG_RANDOM_STEP;
     unsigned char *panel = dst;
     const float deviation = 1.0f / sqrtf((float)cols);
     uint64_t keep = ~UINT64_C(0), set = 0;
 
     if (!ig_qfmt(fmt)) float_masks(fmt, deviation, &keep, &set);
     for (size_t i = 0; i < bytes; i += 8) { /* a panel is a multiple of 16 bytes */
-        const uint64_t v = (mix(at += STEP) & keep) | set;
+        const uint64_t v = (ig_random_mix(at += IG_RANDOM_STEP) & keep) | set;
         memcpy(panel + i, &v, sizeof v);
     }
     if (ig_qfmt(fmt))

@@ -5,6 +5,7 @@
  */
 #include "wfile.h"
 #include "file.h"
+#include "hash.h"
 
 #include <errno.h>
 #include <link.h>
@@ -268,7 +269,10 @@ enum ig_err ig_wfile_check(const struct ig_wfile *f, uint32_t block, const void 
 {
     IG_ASSERT(block < f->h.n_block);
     const struct ig_wblock *b = &f->blocks[block];
-    const uint64_t hash = XXH3_64bits(bytes, (size_t)b->bytes);
+    struct ig_hash h;
+    ig_hash_start(&h);
+    ig_hash_add(&h, bytes, (size_t)b->bytes);
+    const uint64_t hash = ig_hash_end(&h);
 
     if (hash == b->hash) return IG_OK;
     return ig_fail(why, IG_BAD_FILE,

@@ -166,7 +166,7 @@ static void attend_split(struct ig_worker *w, const struct ig_reach *r, int max_
     struct ig_engine *e = w->e;
     const int items = e->batch->n * IG_N_GROUP;
     int lo, hi;
-    while (ig_team_claim(&e->team, items * max_span, 1, &lo, &hi)) {
+    while (ig_team_claim(&e->team, w->tid, items * max_span, 1, &lo, &hi)) {
         const int row = lo / max_span / IG_N_GROUP, group = lo / max_span % IG_N_GROUP;
         const int span = lo % max_span;
         if (span >= span_of(first_pos(e, r, row)) && span <= span_of(last_pos(e, r, row)))
@@ -257,7 +257,7 @@ void ig_attend(struct ig_worker *w, const struct ig_reach *r, float *out)
     if (spans > 1 && e->batch->n <= IG_PART_ROW)
         attend_split(w, r, spans, out);
     else
-        while (ig_team_claim(&e->team, e->batch->n * IG_N_GROUP, 1, &lo, &hi))
+        while (ig_team_claim(&e->team, w->tid, e->batch->n * IG_N_GROUP, 1, &lo, &hi))
             attend(w, r, lo / IG_N_GROUP, lo % IG_N_GROUP, out);
     ig_team_wait(&e->team);
 }

@@ -18,27 +18,33 @@ static int routed_before(int layer)
     for (int i = 0; i < layer && i < IG_N_LAYER; i++) n += ig_layers[i].ffn == IG_FFN_MOE;
     return n;
 }
-/* A layer's set, -1: none.  The first IG_XC_SETS layers with experts have one. */
-static int set_of(const struct ig_layer *l)
+/* A layer's set, -1: none.  The first layers with experts have one. */
+static int set_of(const struct ig_engine *e, const struct ig_layer *l)
 {
     const int set = routed_before((int)(l - ig_layers));
-    return l->ffn == IG_FFN_MOE && set < IG_XC_SETS ? set : -1;
+    return l->ffn == IG_FFN_MOE && set < e->miss.sets ? set : -1;
+}
+
+static uint64_t slots_bytes(const struct ig_engine *e)
+{
+    return (uint64_t)e->miss.sets * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
 }
 
 void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
 {
     const struct ig_layer *l = &ig_layers[layer];
     unsigned char *mem = ig_device_mem(e->device);
-    const int set = set_of(l);
+    const int set = set_of(e, l);
     struct ig_ask *ask = e->miss.ask;
     const uint64_t from = l->expert_off - IG_RESIDENT_BYTES; /* experts follow the resident part */
     c->ways = set < 0 ? 0 : e->miss.ways;
     c->tag = (int32_t *)(void *)(mem + IG_VRAM_TAG_OFF) + (set < 0 ? 0 : set) * IG_XC_WAYS;
     c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + layer * IG_N_EXPERT;
     c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + 4 * layer;
-    c->set = set < 0 ? 0 : (uint64_t)set * IG_XC_WAYS * IG_XC_SLOT_BYTES;
+    c->set = set < 0 ? 0 : (uint64_t)set * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
     c->reach = set < 0 || e->miss.reach <= from ? 0 : e->miss.reach - from;
+    c->link_ns = e->miss.link_bw ? (uint64_t)(1e9 * (double)l->expert_stride / (double)e->miss.link_bw) : 0;
     c->asked = ask->asked[layer];
     c->asked_xq = ask->xq[layer];
     c->asked_xn = ask->xn[layer];
@@ -73,7 +79,31 @@ enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why)
     ig_device_fill(d, IG_VRAM_USE_OFF, 0, IG_VRAM_USE_BYTES);
     ig_device_fill(d, IG_VRAM_COUNT_OFF, 0, IG_VRAM_COUNT_BYTES);
     ig_device_fill(d, IG_VRAM_PLACES_OFF, 0, IG_VRAM_PLACES_BYTES);
-    e->miss.ways = IG_XC_WAYS;
+    return IG_OK;
+}
+
+enum ig_err ig_cache_size(struct ig_engine *e, uint64_t most, struct ig_why *why)
+{
+    const uint64_t least = IG_VRAM_SLOTS_OFF + (uint64_t)IG_N_EXPERT_USED * IG_XC_SLOT_BYTES;
+    struct ig_miss *m = &e->miss;
+    m->sets = IG_XC_SETS;
+    m->ways = IG_XC_WAYS;
+    if (most == 0 || most >= IG_VRAM_BYTES) return IG_OK;
+    if (most < least)
+        return ig_fail(why, IG_NO_MEM, "device: --vram: want %llu bytes or more (one layer's choice beside what is resident), got %llu",
+                       (unsigned long long)least, (unsigned long long)most);
+    /* Fewer ways of all sets; when those are too few for a row's experts, fewer sets. */
+    const uint64_t slots = (most - IG_VRAM_SLOTS_OFF) / IG_XC_SLOT_BYTES;
+    if (slots / IG_XC_SETS >= IG_N_EXPERT_USED) {
+        m->ways = (int)(slots / IG_XC_SETS);
+    } else {
+        m->ways = IG_N_EXPERT_USED;
+        m->sets = (int)(slots / IG_N_EXPERT_USED);
+    }
+    e->vram = IG_VRAM_SLOTS_OFF + slots_bytes(e);
+    ig_downgrade_add(e, "device memory: %llu MiB of the planned %llu by --vram: %d sets of %d slots, planned %d of %d",
+                     (unsigned long long)e->vram >> 20, (unsigned long long)IG_VRAM_BYTES >> 20, m->sets, m->ways,
+                     IG_XC_SETS, IG_XC_WAYS);
     return IG_OK;
 }
 
@@ -82,12 +112,13 @@ static double link_seconds(struct ig_engine *e)
 {
     enum { N = 16 };
     const struct ig_layer *l = &ig_layers[IG_N_LAYER - 1];
-    const int n = (int)l->n_expert < N ? (int)l->n_expert : N;
-    double best = 1.0;
+    const int all = (int)l->n_expert < N ? (int)l->n_expert : N, slots = e->miss.sets * e->miss.ways;
+    const int n = all < slots ? all : slots;
+    double best = 1e9;
     for (int round = 0; round < 3; round++) {
         const double from = ig_seconds();
         ig_device_copy(e->device, ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF, ig_data(e, l->expert_off),
-                       (uint64_t)n * l->expert_stride < IG_XC_BYTES ? (uint64_t)n * l->expert_stride : IG_XC_BYTES, 0);
+                       (uint64_t)n * l->expert_stride, 0);
         ig_device_filled(e->device, 0);
         ig_device_wait(e->device);
         const double each = (ig_seconds() - from) / n;
@@ -114,8 +145,8 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     for (int l = 0; l < IG_N_LAYER; l++) {
         uint32_t n[3];
         for (int i = 0; i < 3; i++) n[i] = now[4 * l + i] - counts_before[4 * l + i];
-        s.bytes += n[1] * ig_layers[l].expert_stride;
         if (layer >= 0 && layer != l) continue;
+        s.bytes += n[1] * ig_layers[l].expert_stride;
         s.hit += n[0];
         s.miss += n[1] + n[2];
         s.fill += n[1];
@@ -130,8 +161,13 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcac
     struct ig_miss *m = &e->miss;
     m->reach = want ? ig_device_reach(e->device, e->mem + IG_MEM_DATA_OFF + IG_RESIDENT_BYTES, want, o->progress) : 0;
     m->share = o->link_share - 1;
-    m->cpu = m->share != 100 || m->reach < experts || IG_XC_SETS < routed_before(IG_N_LAYER);
+    m->cpu = m->share != 100 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
+    ig_device_slow(e->device, o->link_bw);
+    m->link_bw = o->link_bw;
     m->link_s = link_seconds(e);
+    const double least = o->link_bw ? (double)IG_XC_SLOT_BYTES / (double)o->link_bw : 0.0;
+    if (m->link_s < least) m->link_s = least;
+    if (o->link_bw) ig_downgrade_add(e, "link: simulated, at most %.1f GB/s", 1e-9 * (double)o->link_bw);
     if (m->reach < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
                          100.0 * (double)m->reach / (double)experts);
@@ -147,22 +183,22 @@ void ig_cache_close(struct ig_engine *e)
 
 /* -- many rows: layers pass through the cache's memory */
 
-#define HALF (IG_XC_BYTES / 2 / 4096 * 4096)
+static uint64_t half_bytes(const struct ig_engine *e) { return slots_bytes(e) / 2 / 4096 * 4096; }
 
 static uint64_t layer_bytes(int layer)
 {
     return layer < IG_N_LAYER && ig_layers[layer].ffn == IG_FFN_MOE
                ? (uint64_t)ig_layers[layer].n_expert * ig_layers[layer].expert_stride : 0;
 }
-int ig_stream_fits(void)
+int ig_stream_fits(const struct ig_engine *e)
 {
     for (int i = 0; i < IG_N_LAYER; i++)
-        if (layer_bytes(i) > HALF) return 0;
+        if (layer_bytes(i) > half_bytes(e)) return 0;
     return 1;
 }
 static unsigned char *half(const struct ig_engine *e, int layer)
 {
-    return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)(layer % 2) * HALF;
+    return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)(layer % 2) * half_bytes(e);
 }
 static void upload(struct ig_engine *e, int layer)
 {

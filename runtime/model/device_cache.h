@@ -7,6 +7,8 @@
 
 #if IG_XC
 
+/* The sets and ways of a run that may take `most` bytes of the device's memory; 0: the plan's. */
+enum ig_err ig_cache_size(struct ig_engine *e, uint64_t most, struct ig_why *why);
 /* An empty cache, and memory through which the device and the CPU speak. */
 enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why);
 void ig_cache_close(struct ig_engine *e);
@@ -18,7 +20,7 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer);
 
 /* A batch that uses most experts: whole layers pass through the slots' memory, half of it each in turn.
  * The cache is empty afterwards. */
-int ig_stream_fits(void); /* two layers do */
+int ig_stream_fits(const struct ig_engine *e); /* two layers do */
 void ig_stream_begin(struct ig_engine *e);
 /* Where the layer's experts are, one after the other, for kernels launched from now on. */
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer);

@@ -8,59 +8,27 @@
 #include "device.h"
 #include "device_cache.h"
 #include "cuda/args.h"
+#include "cuda/list.h"
 
 #include <omp.h>
 #include <string.h>
 
 enum {
     EMBD_PANELS = (IG_N_EMBD + 15) / 16,
-    HEAD_SLICES = IG_HEAD_DIM / IG_ATTN_SLICE,
+    HEAD_SLICES = (IG_KV_LORA ? IG_KV_LORA : IG_HEAD_DIM) / IG_ATTN_SLICE,
     ATTN_THREADS = IG_SPAN_BLOCKS * 32,
-    KV_ELEM = (int)IG_KV_FMT == (int)IG_F32 ? 4 : 2, /* bytes; the kernels know f32 and f16 */
+    KV_ELEM = (int)IG_KV_FMT == (int)IG_F32 ? 4 : IG_KV_Q8 ? 0 : 2, /* bytes in shared memory: V of Q8_0 is not there */
     ATTN_SHARED = IG_SPAN_BLOCKS * IG_KV_BLOCK * IG_ATTN_SLICE * KV_ELEM,
     DOWN_THREADS = IG_PANEL_THREADS * (IG_DOWN_RANKS(IG_N_EXPERT_USED) + (IG_N_FF_ASIDE > 0)),
     FORCED = IG_N_ROW * IG_N_LAYER * IG_N_EXPERT_USED,
     FF_BLOCKS = IG_FF_PAD / IG_QBLOCK
 };
 
-/* name, threads, shared memory beyond its own: of one row, then of a batch. */
-#if IG_XC
-#define PLACE_KERNEL(X) X(place, IG_PLACE_THREADS, 0)
-#else
-#define PLACE_KERNEL(X)
-#endif
-#define STEP_KERNELS(X) \
-    PLACE_KERNEL(X) \
-    X(embed, IG_ROW_THREADS, 0) \
-    X(qkv, IG_PANEL_THREADS, 0) \
-    X(attn, ATTN_THREADS, ATTN_SHARED) \
-    X(attn_out, IG_PANEL_THREADS, 0) \
-    X(router, IG_PANEL_THREADS, 0) \
-    X(gate_up, IG_GATE_UP_THREADS, 0) \
-    X(down, DOWN_THREADS, 0) \
-    X(norm, IG_ROW_THREADS, 0) \
-    X(output, IG_PANEL_THREADS, 0)
-#define BATCH_KERNELS(X) \
-    X(embed, IG_ROW_THREADS, 0) \
-    X(norm, IG_ROW_THREADS, 0) \
-    X(qkv, IG_PANEL_THREADS, 0) \
-    X(store_kv, IG_PANEL_THREADS, 0) \
-    X(attn, ATTN_THREADS, ATTN_SHARED) \
-    X(quantize, IG_ROW_THREADS, 0) \
-    X(attn_out, IG_PANEL_THREADS, 0) \
-    X(router, IG_PANEL_THREADS, 0) \
-    X(topk, IG_TOPK_THREADS, 0) \
-    X(group, IG_GROUP_THREADS, 0) \
-    X(gate_up, IG_GATE_UP_THREADS, 0) \
-    X(down, IG_PANEL_THREADS, 0) \
-    X(combine, IG_ROW_THREADS, 0) \
-    X(output, IG_PANEL_THREADS, 0)
-
 #define X(name, threads, shared) STEP_##name,
-enum { STEP_KERNELS(X) N_STEP };
+enum { IG_STEP_KERNELS(X) N_STEP };
 #undef X
 #define X(name, threads, shared) BATCH_##name,
-enum { BATCH_KERNELS(X) N_BATCH };
+enum { IG_BATCH_KERNELS(X) N_BATCH };
 #undef X
 
 struct named_kernel {
@@ -68,8 +36,8 @@ struct named_kernel {
     struct ig_kernel k;
 };
 #define X(id, t, s) { "ig_" #id, { .threads = (t), .shared = (s) } },
-static struct named_kernel of_step[N_STEP] = { STEP_KERNELS(X) };
-static struct named_kernel of_batch[N_BATCH] = { BATCH_KERNELS(X) };
+static struct named_kernel of_step[N_STEP] = { IG_STEP_KERNELS(X) };
+static struct named_kernel of_batch[N_BATCH] = { IG_BATCH_KERNELS(X) };
 #undef X
 
 /* What the host and the device share, in pinned memory: the batch, the logits, and
@@ -87,6 +55,7 @@ struct shared {
 
 static struct shared *shared, *shared_seen; /* the host's address of it, the device's */
 static struct ig_args args;
+static const unsigned char *weights; /* where the device reads them */
 static int shown_row; /* of the batch: what row 0 on the device is */
 
 static struct ig_dmat matrix(const unsigned char *data, const struct ig_mat *m)
@@ -105,10 +74,9 @@ static struct ig_rows rows_at(int32_t *p)
 }
 
 /* Everything that is the same in all layers and batches. */
-static void fill_args(unsigned char *mem, struct shared *seen)
+static void fill_args(unsigned char *mem, const unsigned char *data, struct shared *seen)
 {
 #define AT(NAME, type) ((type *)(void *)(mem + IG_VRAM_##NAME##_OFF))
-    const unsigned char *data = mem + IG_VRAM_DATA_OFF;
     int32_t *const expert = AT(TOPK, int32_t), *const force = AT(FORCED, int32_t);
     args = (struct ig_args){
         .host = { seen->token, seen->pos, seen->seq, seen->turn, seen->want },
@@ -127,6 +95,14 @@ static void fill_args(unsigned char *mem, struct shared *seen)
         .force = force, .force_expert = force + 1, .force_weight = (float *)(void *)(force + 1 + FORCED),
         .host_force = &seen->force, .host_expert = seen->force_expert, .host_weight = seen->force_weight,
     };
+#if IG_KV_LORA
+    args.q = IG_Q_LORA ? AT(QA, float) : AT(QH, float);
+    args.qaq = (struct ig_xq *)(void *)(AT(QA, float) + (size_t)IG_N_ROW * ((IG_Q_LORA + 15) / 16 * 16));
+    args.qh = AT(QH, float);
+    args.ql = AT(Q, float);
+    args.k = AT(KVA, float);
+    args.al = AT(AL, float);
+#endif
 #undef AT
 }
 
@@ -142,9 +118,9 @@ static void layer_args(const struct ig_engine *e, int layer)
 {
     const struct ig_layer *l = &ig_layers[layer];
     unsigned char *mem = ig_device_mem(e->device);
-    const unsigned char *data = mem + IG_VRAM_DATA_OFF;
+    const unsigned char *data = weights;
     const uint64_t layer_kv =
-        (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_BLOCK * IG_HEAD_DIM * KV_ELEM;
+        (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_PART_BYTES;
     args.window = (int32_t)l->window;
     args.kv = mem + IG_VRAM_KV_OFF + (uint64_t)layer * layer_kv;
     args.layer = layer;
@@ -163,6 +139,15 @@ static void layer_args(const struct ig_engine *e, int layer)
     args.mk = matrix(data, &l->k);
     args.mv = matrix(data, &l->v);
     args.mo = matrix(data, &l->o);
+#if IG_KV_LORA
+    args.mq = matrix(data, IG_Q_LORA ? &l->q_a : &l->q);
+    args.mk = matrix(data, &l->kv_a);
+    args.mq_b = matrix(data, &l->q);
+    args.mk_b = matrix(data, &l->k_b);
+    args.mv_b = matrix(data, &l->v_b);
+    args.q_a_norm = vector(data, l->q_a_norm);
+    args.kv_a_norm = vector(data, l->kv_a_norm);
+#endif
     args.router = matrix(data, &l->router);
 #if IG_XC
     experts_at(l, mem + IG_VRAM_SLOTS_OFF);
@@ -195,7 +180,15 @@ static int router_blocks(const struct ig_mat *m)
 }
 
 enum {
+#if IG_KV_LORA
+    QH_PANELS = (IG_N_HEAD * (IG_NOPE_DIM + IG_ROPE_DIM) + 15) / 16,
+    QKV_PANELS = (IG_Q_LORA ? (IG_Q_LORA + 15) / 16 : QH_PANELS) + (IG_HEAD_DIM + 15) / 16,
+    ABSORB_BLOCKS = IG_N_HEAD * IG_KV_LORA / 16,
+    VALUE_BLOCKS = IG_N_HEAD * IG_V_DIM / 16,
+#else
     QKV_PANELS = (IG_Q_STRIDE + 2 * IG_KV_STRIDE) / 16,
+#endif
+    OUT_BLOCKS = !IG_KV_LORA && IG_ATTN_SLICE % IG_QBLOCK == 0, /* ig_attn leaves what o reads as int8 blocks */
     ATTN_BLOCKS = IG_N_HEAD / IG_ATTN_HEADS * HEAD_SLICES
 };
 
@@ -207,7 +200,19 @@ static void step_layer(struct ig_engine *e, int layer)
     layer_args(e, layer);
     const int routers = args.routed ? router_blocks(&ig_layers[layer].router) : 0;
     run_step(e, STEP_qkv, QKV_PANELS, 1);
+#if IG_KV_LORA
+    run_step(e, STEP_latent, 1, 1);
+#if IG_Q_LORA
+    run_step(e, STEP_latent_q, QH_PANELS, 1);
+#endif
+    run_step(e, STEP_absorb, ABSORB_BLOCKS, 1);
+#elif IG_KV_Q8
+    run_step(e, STEP_store_kv, 1, IG_N_HEAD_KV);
+#endif
     run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
+#if IG_KV_LORA
+    run_step(e, STEP_values, VALUE_BLOCKS, 1);
+#endif
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
     run_step(e, STEP_router, 1 + routers, 1);
 #if IG_XC
@@ -246,9 +251,20 @@ static void batch_layer(struct ig_engine *e, int layer, const unsigned char *pla
     args.in = 0;
     run_batch(e, BATCH_norm, n, 1, 1);
     run_batch(e, BATCH_qkv, QKV_PANELS, groups, 1);
+#if IG_KV_LORA
+    run_batch(e, BATCH_latent, n, 1, 1);
+#if IG_Q_LORA
+    run_batch(e, BATCH_latent_q, QH_PANELS, groups, 1);
+#endif
+    run_batch(e, BATCH_absorb, ABSORB_BLOCKS, groups, 1);
+#else
     run_batch(e, BATCH_store_kv, n, IG_N_HEAD_KV, 1);
+#endif
     run_batch(e, BATCH_attn, ATTN_BLOCKS, IG_N_SPAN, n);
-    if (IG_ATTN_SLICE % IG_QBLOCK != 0 && ig_is_block(ig_layers[layer].o.fmt))
+#if IG_KV_LORA
+    run_batch(e, BATCH_values, VALUE_BLOCKS, groups, 1);
+#endif
+    if (!OUT_BLOCKS && ig_is_block(ig_layers[layer].o.fmt))
         run_batch(e, BATCH_quantize, n, 1, 1);
     run_batch(e, BATCH_attn_out, EMBD_PANELS, groups, 1);
     args.in = 1;
@@ -404,7 +420,7 @@ static void row_by_row(struct ig_engine *e)
 void ig_step_forward(struct ig_engine *e)
 {
 #if IG_XC
-    if (e->batch->n < IG_STREAM_ROWS || !ig_stream_fits()) {
+    if (e->batch->n < IG_STREAM_ROWS || !ig_stream_fits(e)) {
         row_by_row(e);
         return;
     }
@@ -439,10 +455,38 @@ static enum ig_err find_kernels(struct ig_engine *e, struct ig_why *why)
     return err;
 }
 
-enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why)
+/* The plan's bytes, or with --vram no more than that: fewer slots where there are any. */
+static enum ig_err size_arena(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+{
+    e->vram = IG_VRAM_BYTES;
+#if IG_XC
+    return ig_cache_size(e, o->vram, why);
+#else
+    if (o->vram == 0 || o->vram >= e->vram) return IG_OK;
+    return ig_fail(why, IG_NO_MEM,
+                   "device: --vram: want %llu bytes or more, got %llu; the plan has all experts there (build.lua --set "
+                   "vram=BYTES makes one with a cache)", (unsigned long long)e->vram, (unsigned long long)o->vram);
+#endif
+}
+
+/* In the device's memory, or in memory that is its own and the CPU's. */
+static enum ig_err place_weights(struct ig_engine *e, struct ig_why *why)
 {
     void *seen = NULL;
-    enum ig_err err = ig_device_open(&e->device, IG_DEVICE_ARCH, IG_VRAM_BYTES, why);
+    weights = ig_device_mem(e->device) + IG_VRAM_DATA_OFF;
+    if (!IG_UNIFIED) return IG_OK;
+    e->mapped = ig_device_pin(e->device, IG_DATA_BYTES, &seen);
+    weights = seen;
+    return e->mapped ? IG_OK
+                     : ig_fail(why, IG_NO_MEM, "device: cannot map the weights' %llu MiB of memory",
+                               (unsigned long long)IG_DATA_BYTES >> 20);
+}
+
+enum ig_err ig_step_open(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
+{
+    void *seen = NULL;
+    enum ig_err err = size_arena(e, o, why);
+    if (err == IG_OK) err = ig_device_open(&e->device, IG_DEVICE_ARCH, e->vram, why);
     if (err != IG_OK) return err;
     err = find_kernels(e, why);
     if (err == IG_OK && !(shared = ig_device_pin(e->device, sizeof *shared, &seen)))
@@ -451,14 +495,19 @@ enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why)
         ig_step_close(e);
         return err;
     }
-    /* The kernels find a KV block by its number: the table says the same (kernels/cuda/attn.cu). */
+    /* The kernels find a KV block by its number: the table says the same (kernels/cuda/kv.h). */
     for (int s = 0; s < IG_N_SEQ; s++)
         for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
             IG_ASSERT(e->kv_table[s][i] == (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i);
     shared_seen = seen;
-    fill_args(ig_device_mem(e->device), seen);
-    const uint64_t work = IG_VRAM_DATA_OFF + (IG_XC ? IG_RESIDENT_BYTES : IG_DATA_BYTES);
-    ig_device_fill(e->device, work, poison ? 0xff : 0, IG_VRAM_BYTES - work);
+    err = place_weights(e, why);
+    if (err != IG_OK) {
+        ig_step_close(e);
+        return err;
+    }
+    fill_args(ig_device_mem(e->device), weights, seen);
+    const uint64_t work = IG_VRAM_DATA_OFF + IG_VRAM_DATA_BYTES;
+    ig_device_fill(e->device, work, o->poison ? 0xff : 0, e->vram - work);
     ig_device_fill(e->device, IG_VRAM_ARRIVED_OFF, 0, IG_VRAM_ARRIVED_BYTES);
 #if IG_XC
     err = ig_cache_open(e, why);
@@ -484,6 +533,8 @@ void ig_step_close(struct ig_engine *e)
 {
     if (!e->device) return;
     if (shared) ig_device_unpin(e->device, shared);
+    if (e->mapped) ig_device_unpin(e->device, e->mapped);
+    e->mapped = NULL;
 #if IG_XC
     ig_cache_close(e);
 #endif

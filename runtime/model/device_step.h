@@ -6,7 +6,7 @@
 
 /* Take the device, its kernels and the planned memory; the caller then puts weights and
  * rotations there.  IG_NO_DEVICE: this machine has none that the build can use. */
-enum ig_err ig_step_open(struct ig_engine *e, int poison, struct ig_why *why);
+enum ig_err ig_step_open(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
 void ig_step_close(struct ig_engine *e);
 #if IG_XC
 /* The experts are in the arena: let the device read them there, and see how fast it does. */

@@ -5,6 +5,7 @@
 #include "device.h"
 #include "device_step.h"
 #include "machine.h"
+#include "wmap.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,9 +28,9 @@ void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
 /* The threads that OpenMP really gives; ig_team_wait would hang on fewer.  A team that takes all
  * cores is pinned, one thread a core; a smaller one is left to the system, so that two of them do
  * not meet on the same cores. */
-static void start_team(struct ig_engine *e, int want)
+static void start_team(struct ig_engine *e, int want, const char *root)
 {
-    ig_cpus_find(&cpus, "", NULL);
+    ig_cpus_find(&cpus, root ? root : "", NULL);
     int n = want > 0 ? want : cpus.n;
     if (n > IG_N_THREAD_MAX) n = IG_N_THREAD_MAX;
     omp_set_dynamic(0);
@@ -49,14 +50,15 @@ static void start_team(struct ig_engine *e, int want)
                          IG_N_THREAD_MAX, cpus.n, cpus.n == 1 ? "" : "s");
     if (n > cpus.n)
         ig_downgrade_add(e, "threads: %d on %d usable core%s", n, cpus.n, cpus.n == 1 ? "" : "s");
-    e->team.n = got;
+    ig_team_set(&e->team, got, got == cpus.n ? cpus.node : NULL);
 }
 
-/* Touch everything beside the weights, so that no page fault comes later. */
+/* Touch everything beside the weights, so that no page fault comes later; its pages go round the
+ * threads, and so round the memory nodes. */
 static void touch(struct ig_engine *e, int poison)
 {
     const uint64_t from = IG_MEM_DATA_OFF + IG_MEM_DATA_BYTES, step = UINT64_C(2) << 20;
-#pragma omp parallel for num_threads(e->team.n)
+#pragma omp parallel for num_threads(e->team.n) schedule(static, 1)
     for (uint64_t off = from; off < IG_MEM_BYTES; off += step) {
         const uint64_t n = IG_MEM_BYTES - off < step ? IG_MEM_BYTES - off : step;
         memset(e->mem + off, poison ? 0xff : 0, n); /* all ones is a NaN in every float format */
@@ -88,9 +90,10 @@ void ig_set_length(struct ig_engine *e, int n)
 static enum ig_err prepare_arena(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
 {
     int huge = 0;
-    enum ig_err err = ig_arena_map(&e->mem, IG_MEM_BYTES, &huge, why);
+    enum ig_err err = ig_arena_map(&e->mem, IG_MEM_BYTES, ig_load_skew(e), &huge, why);
     if (err != IG_OK) return err;
     if (!huge) ig_downgrade_add(e, "memory: huge pages are off on this kernel");
+    ig_place(e);
     err = ig_load_weights(e, o, why);
     if (err != IG_OK) return err;
     touch(e, o->poison);
@@ -109,7 +112,7 @@ static enum ig_err prepare_arena(struct ig_engine *e, const struct ig_open *o, s
 /* The same in the device's memory.  Without a device that the build can use: IG_NO_DEVICE. */
 static enum ig_err prepare_device(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
 {
-    enum ig_err err = ig_step_open(e, o->poison, why);
+    enum ig_err err = ig_step_open(e, o, why);
     if (err != IG_OK) return err;
 #if IG_XC
     err = prepare_arena(e, o, why);
@@ -144,7 +147,7 @@ static enum ig_err prepare(struct ig_engine *e, const struct ig_open *o, struct 
     for (int s = 0; s < IG_N_SEQ; s++)
         for (uint32_t i = 0; i < IG_N_KV_BLOCK / IG_N_SEQ; i++)
             e->kv_table[s][i] = (uint32_t)s * (IG_N_KV_BLOCK / IG_N_SEQ) + i;
-    start_team(e, o->threads);
+    start_team(e, o->threads, o->root);
     enum ig_err err = ig_wfile_open(&e->file, o->weights, IG_LAYOUT_HASH, why);
     if (err != IG_OK) return err;
     if (e->file.h.data.bytes != IG_DATA_BYTES)
@@ -173,12 +176,14 @@ enum ig_err ig_engine_open(struct ig_engine **e, const struct ig_open *o, struct
 void ig_engine_close(struct ig_engine *e)
 {
     if (e->mem) ig_tier_close(e);
+    ig_wmap_close();
     if (e->file.fd >= 0) ig_wfile_close(&e->file);
 #if IG_DEVICE
     ig_step_close(e); /* before the arena, part of which it may have mapped */
 #endif
     ig_arena_unmap(e->mem, IG_MEM_BYTES);
     e->mem = NULL;
+    ig_cpus_unpin(&cpus); /* this thread may open another engine */
 }
 
 void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap)
@@ -199,6 +204,7 @@ struct ig_candidate *ig_sample_work(struct ig_engine *e)
 #endif
     return IG_BUF(e, SAMPLE, struct ig_candidate);
 }
+const char *ig_loaded(const struct ig_engine *e) { return e->loaded; }
 const char *ig_cpus_used(char *buf, size_t cap) { return ig_cpus_text(&cpus, buf, cap); }
 const char *ig_device(const struct ig_engine *e)
 {
@@ -207,6 +213,36 @@ const char *ig_device(const struct ig_engine *e)
 #else
     return (void)e, NULL;
 #endif
+}
+const char *ig_device_link_says(struct ig_engine *e)
+{
+    static char text[96] = "none";
+#if IG_DEVICE
+    if (!e->device) return text;
+    const double bw = ig_device_link(e->device);
+    if (bw > 0.0)
+        snprintf(text, sizeof text, "%.1f GB/s to the device from pinned memory, measured", 1e-9 * bw);
+    else
+        snprintf(text, sizeof text, "not measured: no memory left for it");
+#endif
+    return (void)e, text;
+}
+const char *ig_device_pinned_says(const struct ig_engine *e)
+{
+    static char text[96] = "none";
+#if IG_XC
+    const uint64_t all = IG_DATA_BYTES - IG_RESIDENT_BYTES;
+    if (e->device)
+        snprintf(text, sizeof text, "%llu of the experts' %llu MiB in RAM", (unsigned long long)e->miss.reach >> 20,
+                 (unsigned long long)all >> 20);
+#elif IG_UNIFIED
+    if (e->device)
+        snprintf(text, sizeof text, "the weights, %llu MiB, which the device reads in RAM",
+                 (unsigned long long)IG_DATA_BYTES >> 20);
+#elif IG_DEVICE
+    if (e->device) return "nothing: the device's memory has all weights";
+#endif
+    return (void)e, text;
 }
 uint64_t ig_read_bw(const struct ig_engine *e)
 {
@@ -222,7 +258,7 @@ void ig_peak(const struct ig_engine *e, uint64_t *used, uint64_t *planned)
 #if IG_DEVICE
     if (!e->device) return;
     *used = ig_device_used(e->device);
-    *planned = IG_VRAM_BYTES;
+    *planned = e->vram;
 #else
     (void)e;
 #endif

@@ -18,6 +18,9 @@ struct ig_open {
     int verify;          /* check every block's checksum while loading */
     int unpinned;        /* per cent of the experts that a device shall not read in RAM */
     int link_share;      /* 1 + per cent of its cache's misses that take the link; 0: as measured */
+    uint64_t vram;       /* most bytes of a device's memory to take; 0: the plan's */
+    uint64_t link_bw;    /* bytes a second that the link carries at most (a simulation); 0: as it is */
+    const char *root;    /* stands before /sys and /proc when cores are found (tests); NULL: "" */
     int poison;          /* fill scratch with NaN first (tests) */
     void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: quiet */
 };
@@ -75,6 +78,9 @@ void ig_peek_router(struct ig_engine *e, int layer, const float *x, void *scratc
 
 /* The device that the forward pass runs on, in words; NULL: the CPU. */
 const char *ig_device(const struct ig_engine *e);
+/* Its link, measured now, and what of RAM it can read, in words; "none" on the CPU. */
+const char *ig_device_link_says(struct ig_engine *e);
+const char *ig_device_pinned_says(const struct ig_engine *e);
 /* Bytes a second at which the plan expects weights to be read there. */
 uint64_t ig_read_bw(const struct ig_engine *e);
 /* Memory taken there so far (the whole process's), and what the plan says. */
@@ -93,18 +99,25 @@ struct ig_expert_stats {
     uint64_t steps;                         /* batches */
     uint64_t hit, late, miss;               /* chosen experts, each once a batch */
     uint64_t fill, evict, early, early_used, early_lost; /* of both phases together */
-    uint64_t bytes;                         /* copied, of all layers and both phases */
+    uint64_t bytes;                         /* copied; with layer -1 of both phases */
     double stall_s;                         /* a thread, on average */
     double copy_busy_s;                     /* with a copy under way; of both phases together */
     double stride;                          /* layers that prefetch looks ahead, mean */
     double ahead_gain;                      /* by its own measure: time of a step without over with */
     uint64_t steps_ahead;                   /* steps with prefetch on */
+    uint64_t asked, renewed, taken_back;    /* questions to the predictor; asked again when nearer; copies
+                                             * that were then cancelled */
 };
+/* How the weights came into memory, in words. */
+const char *ig_loaded(const struct ig_engine *e);
 /* Where experts are and how they are read, in words. */
 const char *ig_expert_where(const struct ig_engine *e);
 /* Whether experts are fetched early, and why: "on, because ...", "off, because ...". */
 const char *ig_prefetch_says(const struct ig_engine *e);
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer);
 void ig_expert_stats_reset(struct ig_engine *e);
+/* How far ahead each layer's experts were fetched, over time: samples of IG_N_LAYER strides, one every
+ * so many decode steps; returns their number. */
+uint32_t ig_expert_strides(const struct ig_engine *e, uint32_t *every, const uint8_t **at);
 
 #endif

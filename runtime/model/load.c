@@ -1,10 +1,14 @@
-/* load.c -- the weights file into memory: read in groups of blocks, each checked.
+/* load.c -- the weights file into memory, in groups of blocks, each checked by the team.
  *
- * Into the arena, a block's checksum is made while it is in cache.  For a device
- * every thread has pinned memory that a group goes through.
+ * The plan says how: mapped, where the page cache has it (file/wmap.h), or copied into the arena; then
+ * a block's checksum is made while it is in cache.  What cannot be mapped is copied.  For a device every
+ * thread has pinned memory that a group goes through.
  */
 #include "state.h"
 #include "device.h"
+#include "wmap.h"
+
+#include <stdio.h>
 
 #include <omp.h>
 
@@ -14,6 +18,7 @@ enum { READ_BYTES = 8 << 20 };                /* blocks are read in groups of ab
 struct load {
     struct ig_engine *e;
     const struct ig_open *o;
+    int mapped;           /* the file is where the arena's data would be */
     unsigned char *stage; /* NULL: straight into the arena */
     uint64_t stage_bytes; /* of one thread */
     uint64_t done, total; /* bytes; what lies behind total stays in the file */
@@ -31,6 +36,15 @@ static enum ig_err put(const struct load *ld, uint64_t off, const unsigned char 
     return IG_OK;
 }
 
+/* Data [off, off + bytes) at `dst`. */
+static enum ig_err fetch(const struct load *ld, unsigned char *dst, uint64_t off, uint64_t bytes,
+                         struct ig_why *why)
+{
+    const struct ig_wfile *f = &ld->e->file;
+    if (ld->mapped) return ig_wmap_fetch(f, ld->e->mem + IG_MEM_DATA_OFF, off, bytes, why);
+    return ig_wfile_read(f, dst, off, bytes, why);
+}
+
 /* Blocks [lo, hi): one read, then each block's checksum. */
 static void load_blocks(struct load *ld, uint32_t lo, uint32_t hi)
 {
@@ -38,10 +52,10 @@ static void load_blocks(struct load *ld, uint32_t lo, uint32_t hi)
     const uint64_t off = f->blocks[lo].off;
     const uint64_t bytes = f->blocks[hi - 1].off + f->blocks[hi - 1].bytes - off;
     unsigned char *dst = ld->stage ? ld->stage + (uint64_t)omp_get_thread_num() * ld->stage_bytes
-                                   : ld->e->mem + IG_MEM_DATA_OFF + off;
+                                   : (ld->e->mapped ? ld->e->mapped : ld->e->mem + IG_MEM_DATA_OFF) + off;
     struct ig_why why;
 
-    enum ig_err err = ig_wfile_read(f, dst, off, bytes, &why);
+    enum ig_err err = fetch(ld, dst, off, bytes, &why);
     for (uint32_t i = lo; i < hi && err == IG_OK && ld->o->verify; i++)
         err = ig_wfile_check(f, i, dst + (f->blocks[i].off - off), &why);
     if (err == IG_OK) err = put(ld, off, dst, bytes, &why);
@@ -112,16 +126,42 @@ static enum ig_err load_staged(struct load *ld, struct ig_why *why)
 }
 #endif
 
+uint64_t ig_load_skew(const struct ig_engine *e)
+{
+    return IG_LOAD_MAP ? e->file.base + e->file.h.data.off - IG_MEM_DATA_OFF : 0;
+}
+
+/* The file in place of the arena's data, if the plan wants that and the system allows it. */
+static int map_file(struct ig_engine *e)
+{
+    struct ig_why why;
+    if (!IG_LOAD_MAP) return 0;
+    if (e->team.n_pool > 1) {
+        snprintf(e->loaded, sizeof e->loaded, "copied, to each of %d memory nodes its part", e->team.n_pool);
+        return 0;
+    }
+    if (ig_wmap_open(&e->file, e->mem + IG_MEM_DATA_OFF, IG_MEM_DATA_BYTES, &why) == IG_OK) return 1;
+    snprintf(e->loaded, sizeof e->loaded, "copied, not mapped: %.120s", why.text);
+    return 0;
+}
+
 enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
 {
     struct load ld = { .e = e, .o = o, .total = e->device && !IG_XC ? IG_DATA_BYTES : IG_MEM_DATA_BYTES };
+    snprintf(e->loaded, sizeof e->loaded, "copied");
+    ld.mapped = map_file(e);
 #if IG_DEVICE && !IG_XC
-    if (e->device) {
+    if (e->device && !e->mapped) {
         const enum ig_err err = load_staged(&ld, why);
         if (err != IG_OK) return err;
     } else
 #endif
         load_groups(&ld, e->team.n);
     if (ld.err != IG_OK) *why = ld.why;
+    if (ld.mapped)
+        snprintf(e->loaded, sizeof e->loaded, "mapped from the page cache, %s",
+                 ig_wmap_lock(e->mem + IG_MEM_DATA_OFF, IG_MEM_DATA_BYTES)
+                     ? "locked"
+                     : "not locked (the limit of locked memory)");
     return ld.err;
 }

@@ -31,7 +31,8 @@ struct ig_ask {
 
 struct ig_miss {
     struct ig_ask *ask;
-    int ways;           /* in use of each set */
+    int sets, ways;     /* in use: the plan's, or fewer with --vram */
+    uint64_t link_bw;   /* bytes a second that the link carries at most; 0: as it is */
     int cpu;            /* 1: the CPU takes part */
     int share;          /* per cent of misses that take the link; -1: as measured */
     uint32_t step;

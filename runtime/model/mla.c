@@ -138,7 +138,7 @@ static void absorb(struct ig_worker *w, const struct ig_layer *l)
 {
     struct ig_engine *e = w->e;
     int lo, hi;
-    while (ig_team_claim(&e->team, IG_N_HEAD, 1, &lo, &hi)) {
+    while (ig_team_claim(&e->team, w->tid, IG_N_HEAD, 1, &lo, &hi)) {
         head_rows(w, &l->k_b, IG_BUF(e, QHQ, struct ig_xq), lo, qh);
         head_matrix(w, &l->k_b, lo, IG_KV_LORA, q(e, 0, lo), IG_Q_STRIDE);
         for (int t = 0; t < e->batch->n; t++) {
@@ -156,7 +156,7 @@ static void expand_values(struct ig_worker *w, const struct ig_layer *l)
 {
     struct ig_engine *e = w->e;
     int lo, hi;
-    while (ig_team_claim(&e->team, IG_N_HEAD, 1, &lo, &hi)) {
+    while (ig_team_claim(&e->team, w->tid, IG_N_HEAD, 1, &lo, &hi)) {
         head_rows(w, &l->v_b, IG_BUF(e, ALQ, struct ig_xq), lo, al);
         head_matrix(w, &l->v_b, lo, IG_V_DIM, IG_BUF(e, AO, float) + lo * IG_V_DIM, O_STRIDE);
     }

@@ -132,19 +132,30 @@ static void hidden_block(struct ig_worker *w, const struct ig_layer *l, int a, i
     }
 }
 
-/* Items [lo, hi): `routed` blocks of the experts from active `first` on, then those of the dense
- * block. */
-static void hidden_items(struct ig_worker *w, const struct ig_layer *l, int first, int routed,
-                         int lo, int hi)
+/* Hidden blocks of the active blocks [a_lo, a_hi): of `routed` experts IG_FF_PAD / 32 each, and `aside`
+ * of the dense block.  A pool's items are its part of every expert, expert by expert, then its part
+ * of the dense block: what its node has. */
+struct hidden_work {
+    int a_lo, a_hi, routed, aside;
+};
+
+static void hidden_item(struct ig_worker *w, const struct ig_layer *l, const struct hidden_work *k, int i)
 {
-    const int blocks = IG_FF_PAD / IG_QBLOCK;
-    for (int i = lo; i < hi; i++)
-        if (i < routed) {
-            ig_tier_need(w->e, first + i / blocks);
-            hidden_block(w, l, first + i / blocks, i % blocks);
-        } else {
-            hidden_block(w, l, w->e->n_active - 1, i - routed);
-        }
+    const struct ig_team *t = &w->e->team;
+    int lo, hi, d_lo, d_hi, part;
+    for (int p = 0;; p++, i -= part) {
+        ig_team_part(t, p, IG_FF_PAD / IG_QBLOCK, &lo, &hi);
+        ig_team_part(t, p, k->aside, &d_lo, &d_hi);
+        part = k->routed * (hi - lo) + d_hi - d_lo;
+        if (i < part || p + 1 == t->n_pool) break;
+    }
+    if (i < k->routed * (hi - lo)) {
+        const int a = k->a_lo + i / (hi - lo);
+        ig_tier_need(w->e, a);
+        hidden_block(w, l, a, lo + i % (hi - lo));
+    } else {
+        hidden_block(w, l, k->a_hi - 1, d_lo + i - k->routed * (hi - lo));
+    }
 }
 
 /* Hidden values of the active blocks [a_lo, a_hi).  Where experts may still be on their way, threads
@@ -152,17 +163,19 @@ static void hidden_items(struct ig_worker *w, const struct ig_layer *l, int firs
 static void hidden(struct ig_worker *w, const struct ig_layer *l, int a_lo, int a_hi)
 {
     struct ig_engine *e = w->e;
-    const int blocks = IG_FF_PAD / IG_QBLOCK, with_dense = a_hi > a_lo && e->active[a_hi - 1] == IG_DENSE;
-    const int aside = with_dense ? (int)(l->dense_gate.rows + 31) / IG_QBLOCK : 0;
-    const int routed = (a_hi - a_lo - with_dense) * blocks, items = routed + aside;
+    const int with_dense = a_hi > a_lo && e->active[a_hi - 1] == IG_DENSE;
+    const struct hidden_work k = { a_lo, a_hi, a_hi - a_lo - with_dense,
+                                   with_dense ? (int)(l->dense_gate.rows + 31) / IG_QBLOCK : 0 };
+    const int items = k.routed * (IG_FF_PAD / IG_QBLOCK) + k.aside;
     int lo, hi;
 
     if (e->batch->n == 1 && IG_TIER != IG_TIER_DISK) {
         ig_team_share(&e->team, w->tid, items, &lo, &hi);
-        hidden_items(w, l, a_lo, routed, lo, hi);
+        for (; lo < hi; lo++) hidden_item(w, l, &k, lo);
         return;
     }
-    while (ig_team_claim(&e->team, items, 2, &lo, &hi)) hidden_items(w, l, a_lo, routed, lo, hi);
+    while (ig_team_claim(&e->team, w->tid, items, 2, &lo, &hi))
+        for (; lo < hi; lo++) hidden_item(w, l, &k, lo);
 }
 
 static const void *down_act(struct ig_engine *e, const struct work *k, int slot)
@@ -330,7 +343,7 @@ static void waves(struct ig_worker *w, const struct ig_layer *l)
         const int a_hi = e->tier.wave_hi == e->tier.n ? e->n_active : e->tier.wave_hi;
         hidden(w, l, a_lo, a_hi);
         ig_team_wait(&e->team);
-        while (ig_team_claim(&e->team, (IG_N_EMBD + 15) / 16, 1, &lo, &hi))
+        while (ig_team_claim(&e->team, w->tid, (IG_N_EMBD + 15) / 16, 1, &lo, &hi))
             down_store(w, l, lo, a_lo, a_hi);
         ig_team_wait(&e->team);
         if (w->tid == 0) ig_tier_next(e);
@@ -406,5 +419,5 @@ void ig_moe(struct ig_worker *w, int layer)
         down_one(w, l);
         return;
     }
-    while (ig_team_claim(&e->team, (IG_N_EMBD + 15) / 16, 1, &lo, &hi)) down_panel(w, l, lo);
+    while (ig_team_claim(&e->team, w->tid, (IG_N_EMBD + 15) / 16, 1, &lo, &hi)) down_panel(w, l, lo);
 }

@@ -8,18 +8,11 @@
 #include "sample.h"
 
 #include "math.h"
-
-static uint64_t next_u64(uint64_t *state) /* splitmix64, Steele et al. 2014 */
-{
-    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
+#include "random.h"
 
 static double next_unit(uint64_t *state) /* [0, 1), 53 bits */
 {
-    return (double)(next_u64(state) >> 11) * 0x1p-53;
+    return (double)(ig_random(state) >> 11) * 0x1p-53;
 }
 
 void ig_sampler_init(struct ig_sampler *s, uint64_t seed)

@@ -59,11 +59,14 @@ _Static_assert((uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof
 struct ig_engine {
     unsigned char *mem;       /* the arena, IG_MEM_BYTES; NULL while a device does all the work */
     struct ig_device *device; /* NULL: the CPU */
+    uint64_t vram;            /* bytes of its memory that are taken */
+    unsigned char *mapped;    /* IG_UNIFIED: the weights, which the CPU and the device read in one place */
     struct ig_team team;
     struct ig_wfile file;
     int n_ctx;
     int rope; /* which rotary table */
     struct ig_tap tap;
+    char loaded[160]; /* how the weights came into memory, in words */
     int n_downgrade;
     char downgrade[IG_MAX_DOWNGRADE][160];
 
@@ -192,7 +195,11 @@ static inline float *ig_topk_w(struct ig_engine *e, int row)
     return IG_BUF(e, TOPK, float) + ((size_t)IG_N_ROW + (size_t)row) * IG_N_EXPERT_USED;
 }
 
-/* The weights file into the arena or the device's memory. */
+/* Several memory nodes: pages of the weights to the threads that will read them (place.c). */
+void ig_place(struct ig_engine *e);
+/* The weights file into the arena or the device's memory; how far the arena should start past a huge
+ * page for it. */
+uint64_t ig_load_skew(const struct ig_engine *e);
 enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
 
 /* The phases, one file each.  All threads call them; each ends before its last barrier. */

@@ -3,29 +3,34 @@
  * One OpenMP parallel region runs a whole batch; inside it the phases are
  * separated by ig_team_wait, which costs a quarter of an OpenMP barrier on two
  * cores.  Which thread takes which item never changes a result.
+ *
+ * The threads of one memory node are a pool.  Shares give a pool always the same part of n items, which
+ * is where place.c puts the weights of these items; claims begin in one's own pool's part.
  */
 #ifndef IG_TEAM_H
 #define IG_TEAM_H
 
 #include <stdatomic.h>
 
+enum { IG_POOL_MOST = 8 };
+
+struct ig_pool {
+    int first, end;              /* threads */
+    _Alignas(64) atomic_int next; /* next unclaimed item of its part in this phase */
+};
+
 struct ig_team {
     int n;                                      /* threads; fixed after start-up */
+    int n_pool;                                 /* at least 1 */
+    struct ig_pool pool[IG_POOL_MOST];
     _Alignas(64) atomic_int arrived;            /* threads waiting in this phase */
     _Alignas(64) atomic_uint phase;             /* how many phases have ended */
     atomic_int asleep;                          /* threads that wait in the kernel */
-    _Alignas(64) atomic_int next;               /* next unclaimed item of this phase */
 };
 
-/* In a loop that waits for another core. */
-static inline void ig_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
+/* n threads, thread i's memory on node[i], equal ones side by side; more than IG_POOL_MOST nodes, or
+ * node NULL: one pool. */
+void ig_team_set(struct ig_team *t, int n, const int *node);
 
 /* Wait until all threads of the team are here; the item counter starts again at 0. */
 void ig_team_wait(struct ig_team *t);
@@ -37,14 +42,37 @@ static inline void ig_team_share(const struct ig_team *t, int tid, int n, int *l
     *hi = (int)((long long)n * (tid + 1) / t->n);
 }
 
-/* Claim up to `grain` of n items: for items of unequal cost.  0 when none is left. */
-static inline int ig_team_claim(struct ig_team *t, int n, int grain, int *lo, int *hi)
+/* A pool's part [*lo, *hi) of n items: its threads' shares. */
+static inline void ig_team_part(const struct ig_team *t, int pool, int n, int *lo, int *hi)
 {
-    const int i = atomic_fetch_add_explicit(&t->next, grain, memory_order_relaxed);
-    if (i >= n) return 0;
-    *lo = i;
-    *hi = i + grain < n ? i + grain : n;
-    return 1;
+    *lo = 0, *hi = n;
+    if (t->n_pool == 1) return;
+    *lo = (int)((long long)n * t->pool[pool].first / t->n);
+    *hi = (int)((long long)n * t->pool[pool].end / t->n);
+}
+
+static inline int ig_team_pool(const struct ig_team *t, int tid)
+{
+    int p = 0;
+    while (tid >= t->pool[p].end) p++;
+    return p;
+}
+
+/* Claim up to `grain` of n items: for items of unequal cost.  0 when none is left, in no pool's part. */
+static inline int ig_team_claim(struct ig_team *t, int tid, int n, int grain, int *lo, int *hi)
+{
+    const int own = ig_team_pool(t, tid);
+    for (int k = 0; k < t->n_pool; k++) {
+        const int p = own + k < t->n_pool ? own + k : own + k - t->n_pool;
+        int from, to;
+        ig_team_part(t, p, n, &from, &to);
+        const int i = from + atomic_fetch_add_explicit(&t->pool[p].next, grain, memory_order_relaxed);
+        if (i >= to) continue;
+        *lo = i;
+        *hi = i + grain < to ? i + grain : to;
+        return 1;
+    }
+    return 0;
 }
 
 #endif

@@ -36,6 +36,11 @@ static void forget_early(struct ig_tier *t, int i)
     t->early[i] = t->early[--t->n_early];
 }
 
+static void count_early(struct ig_tier *t, int slot)
+{
+    t->count[t->phase][t->cache.slot[slot].id / IG_N_EXPERT].bytes += t->move[slot].bytes;
+}
+
 /* Prefetches that ended become resident, or their slots empty. */
 static void reap(struct ig_tier *t)
 {
@@ -43,10 +48,12 @@ static void reap(struct ig_tier *t)
         const int slot = t->early[i];
         const enum ig_move_state s = ig_move_state(&t->move[slot]);
         if (s == IG_MOVE_PENDING) continue;
-        if (s == IG_MOVE_READY)
+        if (s == IG_MOVE_READY) {
             ig_xcache_ready(&t->cache, slot);
-        else
+            count_early(t, slot);
+        } else {
             ig_xcache_drop(&t->cache, slot);
+        }
         forget_early(t, i);
     }
 }
@@ -63,6 +70,7 @@ static int demand_early(struct ig_tier *t, int slot)
         slot = IG_XC_MISS;
     } else {
         ig_mover_promote(&t->mover, &t->move[slot]);
+        count_early(t, slot);
     }
     forget_early(t, i);
     return slot;
@@ -170,7 +178,8 @@ static void claim(struct ig_engine *e)
             if (slot < IG_N_XSLOT) ig_xcache_pin(&t->cache, slot);
             t->slot[a] = slot;
             e->slab[a] = slot_at(e, slot);
-            move[n++] = ig_tier_prepare(e, t->layer, e->active[a], slot);
+            move[n] = ig_tier_prepare(e, t->layer, e->active[a], slot);
+            t->count[t->phase][t->layer].bytes += move[n++]->bytes;
         }
         /* What one wave needs is not free: prefetches hold ways. */
     } while (a < least(t) && wait_early(t));
@@ -195,11 +204,14 @@ static void release(struct ig_engine *e)
     t->wave_lo = t->wave_hi;
 }
 
-/* All that has a slot, or, when more waves follow, half: the other half arrives meanwhile. */
+/* Of a batch, what is resident, while the others' reads proceed.  Where nothing is: all that has a
+ * slot, or, when more waves follow, half, and the other half arrives meanwhile. */
 static void first_wave(struct ig_engine *e)
 {
     struct ig_tier *t = &e->tier;
     t->wave_hi = t->claimed < t->n ? (t->claimed + 1) / 2 : t->claimed;
+    if (IG_MEM_YD_BYTES && e->batch->n > 1 && t->n_there > 0 && t->n_there < t->n)
+        t->wave_hi = t->n_there;
 }
 
 void ig_tier_layer(struct ig_engine *e, int layer)
@@ -225,10 +237,7 @@ void ig_tier_layer(struct ig_engine *e, int layer)
     first_wave(e);
     e->n_active = t->n;
 #if IG_MEM_RLP_BYTES
-    if (e->batch->n == 1) {
-        ig_ahead_cancel(t, layer);
-        ig_ahead_targets(t, layer);
-    }
+    if (e->batch->n == 1) ig_ahead_routed(t, layer);
 #endif
 }
 

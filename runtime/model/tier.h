@@ -30,12 +30,13 @@ struct ig_engine;
  */
 struct ig_tier_count {
     uint64_t hit, late, miss;
+    uint64_t bytes;            /* of copies that were demanded or, fetched early, have come */
     _Atomic uint64_t stall_ns; /* all threads together */
 };
 
 enum { IG_TIER_PREFILL, IG_TIER_DECODE, IG_TIER_PHASES };
 
-enum { IG_AHEAD_TARGETS = 4, IG_AHEAD_MOST = 64 };
+enum { IG_AHEAD_TARGETS = IG_PREDICT_DIST, IG_AHEAD_MOST = 64 };
 
 /* Prediction and prefetch (tier_ahead.c); thread 0 writes. */
 struct ig_ahead {
@@ -43,6 +44,8 @@ struct ig_ahead {
     void *state;                          /* the predictor's */
     float least;                          /* chance below which nothing is fetched */
     struct ig_stride stride[IG_N_LAYER];
+    struct ig_stride_log past; /* strides over time, in past_at */
+    uint8_t past_at[IG_STRIDE_PAST][IG_N_LAYER];
     uint8_t issued[IG_N_LAYER];             /* asked for in this step */
     int n_target, target[IG_AHEAD_TARGETS]; /* layers to predict now */
     int on, decode, pays;                   /* pays: what the last trial said */
@@ -52,6 +55,8 @@ struct ig_ahead {
     uint32_t trial_n[2], trials;
     double gain; /* time of a step without over with, of the last trial */
     uint64_t steps_on;
+    uint64_t asked, renewed; /* questions; those that followed a farther one of the same step */
+    uint64_t taken_back;     /* copies that a nearer question no longer named */
 };
 
 struct ig_tier {
@@ -103,13 +108,21 @@ void ig_tier_close(struct ig_engine *e);
 #if IG_MEM_SLOTS_BYTES
 /* The move, not yet submitted, of an expert into a slot. */
 struct ig_move *ig_tier_prepare(struct ig_engine *e, int layer, int expert, int slot);
+#ifdef IG_POLICY_HOT
+enum ig_err ig_tier_warm(struct ig_engine *e, struct ig_why *why); /* the hot table's experts */
+#else
+static inline enum ig_err ig_tier_warm(struct ig_engine *e, struct ig_why *why)
+{
+    (void)e, (void)why;
+    return IG_OK;
+}
+#endif
 enum ig_err ig_ahead_open(struct ig_engine *e, struct ig_why *why);
 void ig_ahead_batch(struct ig_engine *e); /* a batch begins */
 void ig_ahead_use(struct ig_engine *e, int layer, int row);
 void ig_ahead_feedback(struct ig_tier *t, int layer, int slot); /* before the use is counted */
-void ig_ahead_targets(struct ig_tier *t, int layer);
-void ig_ahead_cancel(struct ig_tier *t, int layer);
-void ig_tier_batch(struct ig_engine *e);            /* a batch begins */
+void ig_ahead_routed(struct ig_tier *t, int layer);             /* its choices are known */
+void ig_tier_batch(struct ig_engine *e);                        /* a batch begins */
 void ig_tier_layer(struct ig_engine *e, int layer); /* thread 0: rows are grouped by expert */
 void ig_tier_next(struct ig_engine *e);             /* thread 0: the wave is done, on to the next */
 /* Until e->active[a] is there; with one row perhaps unchecked, while another thread checks it. */

@@ -2,7 +2,8 @@
  *
  * Prediction: the plan's predictor (predict.h), which may want to hear what a later layer's norm
  * and router make of the residual stream as it is now.  Distance: the stride of that layer, moved
- * by what happens (stride.h).  Decode steps only: a prefill chooses nearly all experts anyway.
+ * by what happens (stride.h).  It is asked again when the layer is nearer, and copies that are then
+ * no longer named are cancelled.  Decode steps only: a prefill chooses nearly all experts anyway.
  * Prefetch compares itself with being off: in a trial, blocks of steps with and without it
  * alternate, and it stays on only if that is faster.
  */
@@ -22,10 +23,6 @@ enum {
 };
 static const double trial_gain = 0.98; /* a step must take at most this much of one without */
 
-static const struct ig_stride_rule rule = {
-    .min = 1, .max = 8, .wait_max = 8, .overload_max = 24, .window = 16
-};
-
 static const struct ig_pshape shape = { IG_N_LAYER, IG_N_EXPERT, IG_N_EXPERT_USED, IG_N_EMBD };
 
 enum ig_err ig_ahead_open(struct ig_engine *e, struct ig_why *why)
@@ -39,7 +36,8 @@ enum ig_err ig_ahead_open(struct ig_engine *e, struct ig_why *why)
     h->state = IG_BUF(e, PREDICT, void);
     h->least = IG_PREDICT_LEAST;
     h->predictor->init(h->state, &shape, &ig_ptables);
-    ig_stride_init(h->stride, IG_N_LAYER, &rule, ig_xc_stride);
+    ig_stride_init(h->stride, IG_N_LAYER, ig_xc_stride);
+    h->past = (struct ig_stride_log){ .at = h->past_at[0] };
     h->on = h->pays = 1;
     return IG_OK;
 }
@@ -70,7 +68,8 @@ static void step(struct ig_tier *t, int decode)
         memset(h->trial_n, 0, sizeof h->trial_n);
     }
     if (at >= TRIAL_STEPS) h->on = h->pays;
-    if (h->step > 0) ig_stride_step(h->stride, IG_N_LAYER, &rule, h->step);
+    if (h->step > 0) ig_stride_step(h->stride, IG_N_LAYER, &ig_stride_usual, h->step);
+    ig_stride_note(&h->past, h->stride, IG_N_LAYER, h->step);
     h->steps_on += (uint64_t)h->on;
     h->step++;
 }
@@ -86,19 +85,54 @@ void ig_ahead_feedback(struct ig_tier *t, int layer, int slot)
         ig_stride_overload(&t->ahead.stride[layer]);
 }
 
-/* Which layers' turn it is, seen from `layer`. */
-void ig_ahead_targets(struct ig_tier *t, int layer)
+/* A prefetch of this layer that is still under way and wanted, from the i-th on; -1: none. */
+static int under_way(const struct ig_tier *t, int layer, int i)
+{
+    for (; i < t->n_early; i++) {
+        const int slot = t->early[i];
+        if (!t->dropped[slot] && t->cache.slot[slot].id / IG_N_EXPERT == (uint32_t)layer &&
+            ig_move_state(&t->move[slot]) == IG_MOVE_PENDING)
+            return i;
+    }
+    return -1;
+}
+
+/* Copies for a layer that are not there yet and that `keep` does not name: no use in going on. */
+static int take_back(struct ig_tier *t, int layer, const int32_t *keep, int n_keep)
+{
+    int n = 0;
+    for (int i = 0; (i = under_way(t, layer, i)) >= 0; i++) {
+        const int slot = t->early[i], expert = (int)(t->cache.slot[slot].id % IG_N_EXPERT);
+        int named = 0;
+        for (int k = 0; k < n_keep; k++) named |= keep[k] == expert;
+        if (named) continue;
+        t->dropped[slot] = 1;
+        ig_mover_cancel(&t->mover, &t->move[slot]);
+        ig_stride_overload(&t->ahead.stride[layer]);
+        n++;
+    }
+    return n;
+}
+
+/* Which layers are asked about, seen from `layer`: those whose turn it is, again those of which
+ * copies are still under way, and again the next one, of which there is no better word. */
+static void targets(struct ig_tier *t, int layer)
 {
     struct ig_ahead *h = &t->ahead;
     h->n_target = 0;
-    h->layer_began = ig_seconds();
-    for (int l = layer + 1; h->on && l < IG_N_LAYER && l <= layer + rule.max; l++) {
-        if (ig_layers[l].ffn != IG_FFN_MOE || h->issued[l] || l - h->stride[l].s > layer ||
-            h->n_target == IG_AHEAD_TARGETS)
-            continue;
-        h->issued[l] = 1;
+    for (int l = layer + 1; h->on && l < IG_N_LAYER && l <= layer + IG_PREDICT_DIST; l++) {
+        if (ig_layers[l].ffn != IG_FFN_MOE || l - h->stride[l].s > layer) continue;
+        if (h->issued[l] && l > layer + 1 && under_way(t, l, 0) < 0) continue;
         h->target[h->n_target++] = l;
     }
+}
+
+/* A layer has chosen: what else was fetched for it is not wanted any more. */
+void ig_ahead_routed(struct ig_tier *t, int layer)
+{
+    t->ahead.layer_began = ig_seconds();
+    take_back(t, layer, NULL, 0);
+    targets(t, layer);
 }
 
 /* Next-router's experts, best first: from the logits in RLP, or as they were recorded. */
@@ -148,7 +182,7 @@ static void fetch(struct ig_engine *e, int layer, const int32_t *id, int n_id)
 /* What is likely enough of a layer's experts; dist 0: of this token nothing has been computed. */
 static void ask(struct ig_engine *e, int layer, int dist)
 {
-    const struct ig_ahead *h = &e->tier.ahead;
+    struct ig_ahead *h = &e->tier.ahead;
     float *chance = IG_BUF(e, RLP, float) + IG_RL_STRIDE;
     int32_t next[IG_N_EXPERT_USED], id[IG_N_EXPERT_USED];
     struct ig_pask a = { .layer = (uint32_t)layer, .dist = (uint32_t)dist };
@@ -160,7 +194,14 @@ static void ask(struct ig_engine *e, int layer, int dist)
         a.hidden = ig_xn(e, 0);
     }
     h->predictor->ask(h->state, &a, chance);
-    fetch(e, layer, id, ig_predict_best(chance, IG_N_EXPERT, IG_N_EXPERT_USED, h->least, id));
+    const int n = ig_predict_best(chance, IG_N_EXPERT, IG_N_EXPERT_USED, h->least, id);
+    if (h->issued[layer]) {
+        h->taken_back += (uint64_t)take_back(&e->tier, layer, id, n);
+        h->renewed++;
+    }
+    h->issued[layer] = 1;
+    h->asked++;
+    fetch(e, layer, id, n);
 }
 
 /* The tokens of a batch; of a decode step, what they say of the first layers. */
@@ -179,18 +220,6 @@ void ig_ahead_use(struct ig_engine *e, int layer, int row)
     const struct ig_ahead *h = &e->tier.ahead;
     h->predictor->use(h->state, (uint32_t)(e->batch->n - 1 - row), (uint32_t)layer,
                       ig_topk_id(e, row), ig_topk_w(e, row));
-}
-
-/* Copies for this layer that nobody chose and that are not there yet: no use in going on. */
-void ig_ahead_cancel(struct ig_tier *t, int layer)
-{
-    for (int i = 0; i < t->n_early; i++) {
-        const int slot = t->early[i];
-        if (t->dropped[slot] || t->cache.slot[slot].id / IG_N_EXPERT != (uint32_t)layer) continue;
-        t->dropped[slot] = 1;
-        ig_mover_cancel(&t->mover, &t->move[slot]);
-        ig_stride_overload(&t->ahead.stride[layer]);
-    }
 }
 
 /* A later layer's router on this layer's residual stream; all threads. */

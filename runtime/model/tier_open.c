@@ -4,10 +4,8 @@
 #include "arena.h"
 #include "machine.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #if IG_MEM_SLOTS_BYTES
 
@@ -35,19 +33,25 @@ static enum ig_err find_blocks(struct ig_engine *e, struct ig_why *why)
     return IG_OK;
 }
 
+#ifdef IG_POLICY_HOT
+static const struct ig_policy_arg policy_arg = { .table = IG_POLICY_HOT };
+#else
+static const struct ig_policy_arg policy_arg = { .table = NULL }; /* the policy's own numbers */
+#endif
+
 static enum ig_err make_tables(struct ig_engine *e, struct ig_why *why)
 {
     const struct ig_xgeom g = { IG_N_LAYER, IG_N_EXPERT,  IG_N_SET,
                                 IG_N_XSLOT, ig_xc_set_of, ig_xc_first };
     unsigned char *mem = e->mem + IG_MEM_XCACHE_OFF;
     const size_t moves = (IG_N_XSLOT + IG_N_SPARE) * sizeof(struct ig_move);
-    const size_t bytes = ig_xcache_bytes(&g, &IG_POLICY, NULL);
+    const size_t bytes = ig_xcache_bytes(&g, &IG_POLICY, &policy_arg);
     if (bytes == 0 || moves + bytes > IG_MEM_XCACHE_BYTES)
         return ig_fail(why, IG_FAIL, "cache: the plan has %llu bytes for its tables, they take %zu",
                        (unsigned long long)IG_MEM_XCACHE_BYTES, moves + bytes);
     memset(mem, 0, moves);
     e->tier.move = (struct ig_move *)(void *)mem;
-    ig_xcache_init(&e->tier.cache, &g, &IG_POLICY, NULL, mem + moves);
+    ig_xcache_init(&e->tier.cache, &g, &IG_POLICY, &policy_arg, mem + moves);
     return IG_OK;
 }
 
@@ -144,7 +148,9 @@ enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig
     for (int i = 0; i < IG_N_XSLOT + IG_N_SPARE; i++) t->move[i].state = IG_MOVE_NONE;
     t->poison = o->poison;
     if (o->poison) memset(e->mem + IG_MEM_SLOTS_OFF, 0xff, IG_MEM_SLOTS_BYTES);
-    return IG_OK;
+    err = ig_tier_warm(e, why);
+    ig_expert_stats_reset(e); /* what start-up read is no run's */
+    return err;
 }
 
 void ig_tier_close(struct ig_engine *e) { stop(&e->tier); }
@@ -172,33 +178,17 @@ const char *ig_expert_where(const struct ig_engine *e)
     static char text[200];
     if (e->device) {
         snprintf(text, sizeof text,
-                 "%d sets of %d slots in the device's memory, %.0f %% of the rest within its reach; an expert takes "
-                 "%.0f us over the link, %.0f us by the CPU", IG_XC_SETS, e->miss.ways,
-                 100.0 * (double)e->miss.reach / (double)(IG_DATA_BYTES - IG_RESIDENT_BYTES), 1e6 * e->miss.link_s,
-                 1e6 * e->miss.cpu_s);
+                 "%d sets of %d slots in the device's memory, %.0f %% of the rest within its "
+                 "reach; an expert takes "
+                 "%.0f us over the link, %.0f us by the CPU",
+                 e->miss.sets, e->miss.ways,
+                 100.0 * (double)e->miss.reach / (double)(IG_DATA_BYTES - IG_RESIDENT_BYTES),
+                 1e6 * e->miss.link_s, 1e6 * e->miss.cpu_s);
         return text;
     }
 #endif
     if (e->device) return "all in the device's memory";
     return IG_TIER == IG_TIER_MMAP ? "mapped from the file" : "all in memory";
-}
-
-/* The baseline: experts where the system's page cache has them. */
-enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
-{
-    (void)o;
-    if (IG_TIER != IG_TIER_MMAP) return IG_OK;
-    void *p = mmap(NULL, IG_DATA_BYTES, PROT_READ, MAP_SHARED, e->file.fd,
-                   (off_t)(e->file.base + e->file.h.data.off));
-    if (p == MAP_FAILED)
-        return ig_fail(why, IG_IO, "%s: cannot map: %s", e->file.path, strerror(errno));
-    e->tier.map = p;
-    return IG_OK;
-}
-
-void ig_tier_close(struct ig_engine *e)
-{
-    if (e->tier.map) munmap((void *)(uintptr_t)e->tier.map, IG_DATA_BYTES);
 }
 
 #endif

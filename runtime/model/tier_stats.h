@@ -8,6 +8,8 @@
 
 /* A line at a time; none when all experts are in memory. */
 void ig_expert_table(struct ig_engine *e, int decode, void (*show)(const char *text));
+/* The same as lines of a few words, of both phases: what is said at the end of a run. */
+void ig_expert_lines(struct ig_engine *e, void (*show)(const char *text));
 /* An object, or null when all experts are in memory. */
 json_t *ig_expert_json(struct ig_engine *e, int decode);
 

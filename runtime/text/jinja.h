@@ -52,6 +52,7 @@ struct ig_jstr {
     const char *p;
     const unsigned char *mark; /* NULL: no byte is marked */
     size_t n;
+    int safe; /* HTML already (jinja_safe.c) */
 };
 
 struct ig_jv {
@@ -276,6 +277,15 @@ int ig_jstrip(struct ig_jctx *c, const struct ig_jstr *s, const struct ig_jv *ch
 int ig_jreplace(struct ig_jctx *c, const struct ig_jstr *s, const struct ig_jstr *from,
                 const struct ig_jstr *to, int64_t count, struct ig_jv *out);
 int ig_jrecase(struct ig_jctx *c, const struct ig_jstr *s, const char *how, struct ig_jv *out);
+
+/* jinja_safe.c */
+int ig_jsafe(struct ig_jctx *c, struct ig_jv *v); /* it, or each string of a new list */
+int ig_jsafe_as(struct ig_jctx *c, const struct ig_jstr *s, struct ig_jv *out); /* if s is */
+/* str(v) with entities; what is safe stays, but `again`. */
+int ig_jescape(struct ig_jctx *c, const struct ig_jv *v, int again, struct ig_jv *out);
+/* What a safe string's method is given. */
+int ig_jsafe_args(struct ig_jctx *c, const char *name, const struct ig_jargs *a,
+                  struct ig_jargs *out);
 
 /* jinja_filter.c, jinja_filter_seq.c, jinja_test.c, jinja_func.c.  -1: not known by this file */
 int ig_jfilter(struct ig_jctx *c, const char *name, const struct ig_jv *v,

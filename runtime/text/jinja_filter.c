@@ -220,10 +220,10 @@ static int f_truncate(struct ig_jctx *c, const struct ig_jstr *s, const struct i
     static const struct ig_jstr dots = { .p = "...", .n = 3 };
     const struct ig_jstr *end = end_v && end_v->type == IG_J_STR ? end_v->u.s : &dots;
     int64_t length, leeway;
-    struct ig_jbuf b = { 0 };
     if (!ig_jarg_int(c, a, 0, "length", 255, &length) ||
         !ig_jarg_int(c, a, 3, "leeway", 5, &leeway))
         return 0;
+    struct ig_jv head, tail = { .type = IG_J_STR, .u.s = (struct ig_jstr *)(uintptr_t)end };
     const int64_t n_end = (int64_t)ig_jchars(end);
     if (length < n_end || leeway < 0) return ig_jinja_fail(c, "truncate: too short a length");
     if ((int64_t)ig_jchars(s) <= length + leeway) return ig_jstr_sub(c, s, 0, s->n, out);
@@ -232,41 +232,8 @@ static int f_truncate(struct ig_jctx *c, const struct ig_jstr *s, const struct i
         const char *space = memrchr(s->p, ' ', cut);
         if (space) cut = (size_t)(space - s->p);
     }
-    return ig_jbuf_put(c, &b, s->p, s->mark, cut) && ig_jbuf_str(c, &b, end) &&
-           ig_jbuf_value(c, &b, out);
-}
-
-static int f_escape(struct ig_jctx *c, const struct ig_jstr *s, struct ig_jv *out)
-{
-    static const unsigned char marks[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
-    struct ig_jbuf b = { 0 };
-    for (size_t i = 0; i < s->n; i++) {
-        const unsigned char *mark = s->mark ? s->mark + i : NULL;
-        const char *to = NULL;
-        switch (s->p[i]) {
-        case '&':
-            to = "&amp;";
-            break;
-        case '<':
-            to = "&lt;";
-            break;
-        case '>':
-            to = "&gt;";
-            break;
-        case '"':
-            to = "&#34;";
-            break;
-        case '\'':
-            to = "&#39;";
-            break;
-        default:
-            break;
-        }
-        const int ok = to ? ig_jbuf_put(c, &b, to, mark && *mark ? marks : NULL, strlen(to))
-                          : ig_jbuf_put(c, &b, s->p + i, mark, 1);
-        if (!ok) return 0;
-    }
-    return ig_jbuf_value(c, &b, out);
+    if (!ig_jstr_sub(c, s, 0, cut, &head) || !ig_jsafe_as(c, s, &head)) return 0;
+    return ig_jarith(c, '+', &head, &tail, out);
 }
 
 static int f_urlencode(struct ig_jctx *c, const struct ig_jstr *s, struct ig_jv *out)
@@ -319,55 +286,68 @@ static int f_replace(struct ig_jctx *c, const struct ig_jstr *s, const struct ig
            ig_jstr_of(c, to, &y) && ig_jreplace(c, s, x.u.s, y.u.s, count, out);
 }
 
-/* Filters that first make a string of their value; -1: not one of them. */
-static int text_filter(struct ig_jctx *c, const char *name, const struct ig_jv *v,
-                       const struct ig_jargs *a, struct ig_jv *out)
+/* Filters that first make a string of their value. */
+static const struct {
+    const char *name;
+    int stays; /* what was safe (jinja_safe.c) still is */
+} text_names[] = { { "string", 1 },      { "upper", 1 },     { "lower", 1 },     { "title", 0 },
+                   { "capitalize", 1 },  { "trim", 1 },      { "replace", 0 },   { "indent", 1 },
+                   { "truncate", 1 },    { "escape", 0 },    { "e", 0 },         { "safe", 0 },
+                   { "forceescape", 0 }, { "urlencode", 0 }, { "wordcount", 0 }, { "center", 1 },
+                   { "format", 1 } };
+enum { N_TEXT = sizeof text_names / sizeof *text_names };
+
+static int apply_text(struct ig_jctx *c, size_t k, const struct ig_jv *s, const struct ig_jargs *a,
+                      struct ig_jv *out)
 {
-    static const char *const names[] = { "string",      "upper",     "lower",     "title",
-                                         "capitalize",  "trim",      "replace",   "indent",
-                                         "truncate",    "escape",    "e",         "safe",
-                                         "forceescape", "urlencode", "wordcount", "center",
-                                         "format" };
-    struct ig_jv s;
-    size_t k = 0;
-    while (k < sizeof names / sizeof *names && strcmp(name, names[k])) k++;
-    if (k == sizeof names / sizeof *names) return -1;
-    if (!ig_jstr_of(c, v, &s) || !ig_jinja_step(c, (int64_t)(s.u.s->n / 64))) return 0;
+    const struct ig_jv args = { .type = IG_J_TUPLE, .u.l = (struct ig_jlist *)(uintptr_t)&a->pos };
+    *out = *s;
     switch (k) {
     case 1:
     case 2:
-        return ig_jrecase(c, s.u.s, name, out);
-    case 3:
-        return ig_jrecase(c, s.u.s, "Title", out);
     case 4:
-        return ig_jrecase(c, s.u.s, name, out);
+        return ig_jrecase(c, s->u.s, text_names[k].name, out);
+    case 3:
+        return ig_jrecase(c, s->u.s, "Title", out);
     case 5:
-        return ig_jstrip(c, s.u.s, ig_jarg(a, 0, "chars"), 3, out);
+        return ig_jstrip(c, s->u.s, ig_jarg(a, 0, "chars"), 3, out);
     case 6:
-        return f_replace(c, s.u.s, a, out);
+        return f_replace(c, s->u.s, a, out);
     case 7:
-        return f_indent(c, s.u.s, a, out);
+        return f_indent(c, s->u.s, a, out);
     case 8:
-        return f_truncate(c, s.u.s, a, out);
+        return f_truncate(c, s->u.s, a, out);
     case 9:
     case 10:
     case 12:
-        return f_escape(c, s.u.s, out);
+        return ig_jescape(c, s, k == 12, out);
+    case 11:
+        return ig_jsafe(c, out);
     case 13:
-        return f_urlencode(c, s.u.s, out);
+        return f_urlencode(c, s->u.s, out);
     case 14:
-        return f_wordcount(s.u.s, out);
+        return f_wordcount(s->u.s, out);
     case 15:
-        return f_center(c, &s, a, out);
-    case 16: {
-        const struct ig_jv args = { .type = IG_J_TUPLE,
-                                    .u.l = (struct ig_jlist *)(uintptr_t)&a->pos };
-        return ig_jformat(c, s.u.s, &args, out);
-    }
+        return f_center(c, s, a, out);
+    case 16:
+        return ig_jformat(c, s->u.s, &args, out);
     default:
-        *out = s;
         return 1;
     }
+}
+
+/* -1: not one of them. */
+static int text_filter(struct ig_jctx *c, const char *name, const struct ig_jv *v,
+                       const struct ig_jargs *a, struct ig_jv *out)
+{
+    struct ig_jv s;
+    size_t k = 0;
+    while (k < N_TEXT && strcmp(name, text_names[k].name)) k++;
+    if (k == N_TEXT) return -1;
+    if (!ig_jstr_of(c, v, &s) || !ig_jinja_step(c, (int64_t)(s.u.s->n / 64)) ||
+        !apply_text(c, k, &s, a, out))
+        return 0;
+    return !(text_names[k].stays && s.u.s->safe) || ig_jsafe(c, out);
 }
 
 static const char *const other_names[] = { "tojson", "default", "d",     "int",  "float", "abs",
@@ -415,17 +395,15 @@ int ig_jfilter(struct ig_jctx *c, const char *name, const struct ig_jv *v, const
 
 int ig_jhas_filter(const char *name)
 {
-    static const char *const more[] = {
-        "string",      "upper",     "lower",     "title",   "capitalize", "trim",
-        "replace",     "indent",    "truncate",  "escape",  "e",          "safe",
-        "forceescape", "urlencode", "wordcount", "center",  "format",     "list",
-        "first",       "last",      "join",      "reverse", "sort",       "dictsort",
-        "unique",      "map",       "select",    "reject",  "selectattr", "rejectattr",
-        "sum",         "min",       "max",       "batch",   "slice",      "groupby"
-    };
+    static const char *const more[] = { "list",   "first",      "last",       "join",   "reverse",
+                                        "sort",   "dictsort",   "unique",     "map",    "select",
+                                        "reject", "selectattr", "rejectattr", "sum",    "min",
+                                        "max",    "batch",      "slice",      "groupby" };
     for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++)
         if (!strcmp(name, other_names[i])) return 1;
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (!strcmp(name, more[i])) return 1;
+    for (size_t i = 0; i < N_TEXT; i++)
+        if (!strcmp(name, text_names[i].name)) return 1;
     return 0;
 }

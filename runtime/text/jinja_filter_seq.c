@@ -308,7 +308,7 @@ static int f_reverse(struct ig_jctx *c, const struct ig_jv *v, const struct ig_j
         if (v->type == IG_J_STR ? !ig_jbuf_str(c, &b, l->v[i].u.s)
                                 : !ig_jlist_put(c, out->u.l, l->v[i]))
             return 0;
-    return v->type != IG_J_STR || ig_jbuf_value(c, &b, out);
+    return v->type != IG_J_STR || (ig_jbuf_value(c, &b, out) && ig_jsafe_as(c, v->u.s, out));
 }
 
 enum seq {

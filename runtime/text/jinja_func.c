@@ -189,6 +189,18 @@ static int read_spec(struct ig_jctx *c, const struct ig_jstr *s, size_t *i, stru
     return 1;
 }
 
+static int put_text(struct ig_jctx *c, struct ig_jbuf *b, char conv, int safe,
+                    const struct ig_jv *v)
+{
+    struct ig_jbuf text = { 0 };
+    struct ig_jv s;
+    if (!safe) return conv == 's' ? ig_jput_str(c, b, v) : ig_jput_repr(c, b, v);
+    if (conv == 's' ? !ig_jstr_of(c, v, &s)
+                    : !ig_jput_repr(c, &text, v) || !ig_jbuf_value(c, &text, &s))
+        return 0;
+    return ig_jescape(c, &s, 0, &s) && ig_jbuf_str(c, b, s.u.s);
+}
+
 int ig_jformat(struct ig_jctx *c, const struct ig_jstr *s, const struct ig_jv *args,
                struct ig_jv *out)
 {
@@ -216,12 +228,12 @@ int ig_jformat(struct ig_jctx *c, const struct ig_jstr *s, const struct ig_jv *a
         next++;
         if (sp.conv == 's' || sp.conv == 'r') {
             if (sp.text[1]) return ig_jinja_fail(c, "a width for %%s is not supported");
-            if (!(sp.conv == 's' ? ig_jput_str(c, &b, v) : ig_jput_repr(c, &b, v))) return 0;
+            if (!put_text(c, &b, sp.conv, s->safe, v)) return 0;
         } else if (!put_number(c, &b, &sp, v)) {
             return 0;
         }
     }
     if (many && next < args->u.l->n)
         return ig_jinja_fail(c, "not all arguments converted during string formatting");
-    return ig_jbuf_value(c, &b, out);
+    return ig_jbuf_value(c, &b, out) && ig_jsafe_as(c, s, out);
 }

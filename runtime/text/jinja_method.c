@@ -309,6 +309,8 @@ static int pad(struct ig_jctx *c, const struct ig_jstr *s, const char *name,
     if (fill_v) {
         struct ig_jstr *x;
         if (!ig_jneed_str(c, fill_v, name, &x)) return 0;
+        if (ig_jchars(x) != 1)
+            return ig_jinja_fail(c, "The fill character must be exactly one character long");
         fill = x;
     }
     const int64_t n = (int64_t)ig_jchars(s), more = width > n ? width - n : 0;
@@ -484,6 +486,11 @@ static int list_method(struct ig_jctx *c, const struct ig_jv *self, const char *
 int ig_jmethod(struct ig_jctx *c, const struct ig_jv *self, const char *name,
                const struct ig_jargs *args, struct ig_jv *out)
 {
+    if (self->type == IG_J_STR && self->u.s->safe) {
+        struct ig_jargs safe;
+        return ig_jsafe_args(c, name, args, &safe) && str_method(c, self->u.s, name, &safe, out) &&
+               ig_jsafe(c, out);
+    }
     if (self->type == IG_J_STR) return str_method(c, self->u.s, name, args, out);
     if (self->type == IG_J_DICT) return dict_method(c, self->u.d, name, args, out);
     return list_method(c, self, name, args, out);

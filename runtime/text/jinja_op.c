@@ -321,7 +321,8 @@ int ig_jitem(struct ig_jctx *c, const struct ig_jv *v, const struct ig_jv *key, 
             return 1;
         }
         const size_t at = ig_jchar_at(v->u.s, (size_t)i);
-        return ig_jstr_sub(c, v->u.s, at, at + ig_jchar_len(v->u.s->p + at, v->u.s->n - at), out);
+        const size_t end = at + ig_jchar_len(v->u.s->p + at, v->u.s->n - at);
+        return ig_jstr_sub(c, v->u.s, at, end, out) && ig_jsafe_as(c, v->u.s, out);
     }
     if (key->type == IG_J_STR) {
         struct ig_jv name; /* NUL-ended, and kept by what refers to it */
@@ -372,7 +373,8 @@ int ig_jslice(struct ig_jctx *c, const struct ig_jv *v, const struct ig_jv key[3
     if (v->type == IG_J_STR && step == 1) {
         if (stop < start) stop = start;
         return ig_jstr_sub(c, v->u.s, ig_jchar_at(v->u.s, (size_t)start),
-                           ig_jchar_at(v->u.s, (size_t)stop), out);
+                           ig_jchar_at(v->u.s, (size_t)stop), out) &&
+               ig_jsafe_as(c, v->u.s, out);
     }
     struct ig_jlist *all = v->u.l;
     struct ig_jbuf b = { 0 };
@@ -385,7 +387,7 @@ int ig_jslice(struct ig_jctx *c, const struct ig_jv *v, const struct ig_jv key[3
                                 : !ig_jlist_put(c, list.u.l, all->v[i]))
             return 0;
     }
-    if (v->type == IG_J_STR) return ig_jbuf_value(c, &b, out);
+    if (v->type == IG_J_STR) return ig_jbuf_value(c, &b, out) && ig_jsafe_as(c, v->u.s, out);
     *out = list;
     return 1;
 }
@@ -398,7 +400,7 @@ static int repeat(struct ig_jctx *c, const struct ig_jv *v, int64_t k, struct ig
         if (v->u.s->n == 0) k = 0;
         for (int64_t i = 0; i < k; i++)
             if (!ig_jinja_step(c, 1) || !ig_jbuf_str(c, &b, v->u.s)) return 0;
-        return ig_jbuf_value(c, &b, out);
+        return ig_jbuf_value(c, &b, out) && ig_jsafe_as(c, v->u.s, out);
     }
     if (!ig_jlist_new(c, v->type, out)) return 0;
     if (v->u.l->n == 0) k = 0;
@@ -520,6 +522,11 @@ int ig_jarith(struct ig_jctx *c, int op, const struct ig_jv *a, const struct ig_
         return a->type == IG_J_FLOAT || b->type == IG_J_FLOAT
                    ? float_arith(c, op, as_float(a), as_float(b), out)
                    : int_arith(c, op, as_int(a), as_int(b), out);
+    if (op == '+' && a->type == IG_J_STR && b->type == IG_J_STR && (a->u.s->safe || b->u.s->safe)) {
+        struct ig_jv x, y;
+        return ig_jescape(c, a, 0, &x) && ig_jescape(c, b, 0, &y) && concat(c, &x, &y, out) &&
+               ig_jsafe(c, out);
+    }
     if (op == '+' && sequence && a->type == b->type) return concat(c, a, b, out);
     if (op == '*' && sequence && (b->type == IG_J_INT || b->type == IG_J_BOOL))
         return repeat(c, a, as_int(b), out);

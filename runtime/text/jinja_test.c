@@ -52,7 +52,7 @@ static int type_test(const char *name, const struct ig_jv *v)
         return t == IG_J_STR || ig_jis_list(v) || t == IG_J_DICT || t == IG_J_UNDEF ||
                t == IG_J_LOOP;
     if (!strcmp(name, "callable")) return t == IG_J_FUNC || t == IG_J_LOOP;
-    if (!strcmp(name, "escaped")) return 0;
+    if (!strcmp(name, "escaped")) return t == IG_J_STR && v->u.s->safe;
     return -1;
 }
 

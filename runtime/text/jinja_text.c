@@ -192,6 +192,7 @@ static int put_repr_str(struct ig_jctx *c, struct ig_jbuf *b, const struct ig_js
 {
     const int single = s->n && memchr(s->p, '\'', s->n) != NULL;
     const char quote = single && !memchr(s->p, '"', s->n) ? '"' : '\'';
+    if (s->safe && !ig_jbuf_puts(c, b, "Markup(")) return 0;
     if (!ig_jput_char(c, b, (uint32_t)quote, 0)) return 0;
     for (size_t i = 0; i < s->n;) {
         const size_t len = ig_jchar_len(s->p + i, s->n - i);
@@ -215,7 +216,7 @@ static int put_repr_str(struct ig_jctx *c, struct ig_jbuf *b, const struct ig_js
         if (!ok) return 0;
         i += len;
     }
-    return ig_jput_char(c, b, (uint32_t)quote, 0);
+    return ig_jput_char(c, b, (uint32_t)quote, 0) && (!s->safe || ig_jbuf_puts(c, b, ")"));
 }
 
 static int put_list(struct ig_jctx *c, struct ig_jbuf *b, const struct ig_jv *v)

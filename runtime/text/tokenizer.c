@@ -50,7 +50,7 @@ static enum ig_err encode_piece(struct ig_encoder *e, int set, const struct ig_t
     for (size_t i = 0; i < t->n_norm; i++)
         if (t->step[i].kind == IG_STEP_STRIP && (t->step[i].arg & 1) && ig_utf8_is_space(cp))
             first = 0;
-    enum ig_err err = ig_tok_normalize(t->step, t->n_norm, t->text, p, mark, end - start, edges,
+    enum ig_err err = ig_tok_normalize(t->step, t->n_norm, t->text, t, p, mark, end - start, edges,
                                        e->limit, &y, e->why);
     if (!err) err = encode_level(e, 1, &y, first);
     ig_text_free(&y);
@@ -177,11 +177,11 @@ static size_t stream_piece(struct ig_tok_stream *s, const struct ig_tokenizer *t
     size_t n;
     const char *p = ig_tok_piece(tok, id, special, &n);
     if (!s->started && n > 0) {
-        s->started = 1;
-        if ((tok->head->flags & IG_TOK_STRIP_SPACE) && p[0] == ' ') {
+        if ((tok->head->flags & IG_TOK_STRIP_SPACE) && p[0] == ' ' && id != tok->head->unk) {
             p++;
             n--;
         }
+        s->started = n > 0 || !(tok->head->flags & IG_TOK_STRIP_MORE);
     }
     return n ? stream_bytes(s, p, n, out, cap) : 0;
 }

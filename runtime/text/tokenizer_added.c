@@ -46,9 +46,10 @@ static int stands_alone(struct ig_encoder *e, const struct ig_tok_text *x, size_
     return end == x->n || !is_word(e, x, end);
 }
 
-/* The longest token of the range that starts at `at`: its index, or -1. */
+/* The longest token of the range that starts at `at`: its index, or -1.  `skip`: flags that rule
+ * one out. */
 static int64_t longest(const struct ig_tokenizer *t, int set, const struct ig_tok_text *x,
-                       size_t at)
+                       size_t at, uint32_t skip)
 {
     const unsigned c = (unsigned char)x->p[at];
     size_t lo = t->added_first[set][c], hi = t->added_first[set][c + 1];
@@ -58,7 +59,8 @@ static int64_t longest(const struct ig_tokenizer *t, int set, const struct ig_to
         marked |= x->mark && x->mark[at + depth - 1];
         const struct ig_tok_added *a = &t->added[lo];
         if (a->text.bytes == depth) {
-            if (!(marked && t->flag[a->id] & IG_TOKF_CONTROL)) best = (int64_t)lo;
+            if (!(marked && t->flag[a->id] & IG_TOKF_CONTROL) && !(a->flags & skip))
+                best = (int64_t)lo;
             lo++;
         }
         if (at + depth >= x->n) break;
@@ -69,12 +71,18 @@ static int64_t longest(const struct ig_tokenizer *t, int set, const struct ig_to
     return best;
 }
 
+size_t ig_added_at(const struct ig_tokenizer *t, const struct ig_tok_text *x, size_t at)
+{
+    const int64_t k = longest(t, 1, x, at, 0);
+    return k < 0 ? 0 : t->added[k].text.bytes;
+}
+
 int ig_added_next(struct ig_encoder *enc, int set, const struct ig_tok_text *x, size_t from,
                   size_t *start, size_t *end, int32_t *id)
 {
     const struct ig_tokenizer *t = enc->tok;
     for (size_t i = from; i < x->n;) {
-        const int64_t k = longest(t, set, x, i);
+        const int64_t k = longest(t, set, x, i, IG_ADD_MODEL);
         if (k < 0) {
             i++;
             continue;

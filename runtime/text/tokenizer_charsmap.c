@@ -130,12 +130,18 @@ int ig_charsmap_clusters(const char *map, size_t map_bytes, const struct ig_tok_
     return ok;
 }
 
-/* What the text from `at` starts with, as the rules have it: bytes eaten, and their replacement. */
-static size_t prefix(const struct map *m, const struct ig_tok_text *in, size_t at, const char **to,
-                     size_t *to_n)
+/* What the text from `at` starts with, as the rules have it: bytes eaten, and their replacement.
+ * A user's own token is spared. */
+static size_t prefix(const struct map *m, const struct ig_tokenizer *t,
+                     const struct ig_tok_text *in, size_t at, const char **to, size_t *to_n)
 {
     uint32_t cp;
-    size_t n = match(m, in->p + at, in->n - at, 0, to);
+    size_t n = t ? ig_added_at(t, in, at) : 0;
+    if (n > 0) {
+        *to = in->p + at;
+        return *to_n = n;
+    }
+    n = match(m, in->p + at, in->n - at, 0, to);
     if (n > 0) {
         *to_n = strlen(*to);
         return n;
@@ -157,7 +163,8 @@ static int put_escaped(const char *p, size_t n, int mark, struct ig_tok_text *ou
 }
 
 int ig_charsmap_spm(const char *map, size_t map_bytes, uint32_t how, int edges,
-                    const struct ig_tok_text *in, size_t limit, struct ig_tok_text *out)
+                    const struct ig_tokenizer *t, const struct ig_tok_text *in, size_t limit,
+                    struct ig_tok_text *out)
 {
     const struct map m = map_of(map, map_bytes);
     const int trim = (how & IG_SPM_TRIM) != 0, starts = (edges & IG_EDGE_START) != 0;
@@ -165,14 +172,14 @@ int ig_charsmap_spm(const char *map, size_t map_bytes, uint32_t how, int edges,
     size_t i = 0, to_n = 0, n;
 
     while (trim && starts && i < in->n) {
-        n = prefix(&m, in, i, &to, &to_n);
+        n = prefix(&m, t, in, i, &to, &to_n);
         if (to_n != 1 || to[0] != ' ') break;
         i += n;
     }
     if (i == in->n) return 1;
     int ok = !(how & IG_SPM_PREFIX) || !starts || ig_text_put(out, escaped, ESCAPED, 0);
     for (int space = trim && starts; i < in->n && ok && out->n <= limit; i += n) {
-        n = prefix(&m, in, i, &to, &to_n);
+        n = prefix(&m, t, in, i, &to, &to_n);
         for (; space && to_n > 0 && to[0] == ' '; to_n--) to++;
         if (to_n > 0) space = trim && to[to_n - 1] == ' ';
         ok = put_escaped(to, to_n, mark_of(in, i, n), out);

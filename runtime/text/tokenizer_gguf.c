@@ -60,21 +60,6 @@ static enum ig_err read_merges(struct ig_blob *b, const struct ig_tok_gguf *g, s
     return IG_OK;
 }
 
-static int add_token(struct ig_blob *b, uint32_t id, int special)
-{
-    const struct ig_tok_span key = b->key.v[id];
-    const struct ig_tok_added a = { .id = id, .text = key };
-    const char *p = b->text.p + key.off;
-    b->piece.v[id] = key;
-    if (special) b->flag.v[id] |= IG_TOKF_SPECIAL;
-    if (special || ig_blob_looks_like_control(p, key.bytes)) b->flag.v[id] |= IG_TOKF_CONTROL;
-    if (key.bytes == 0 || key.bytes > IG_TOK_MAX_ADDED || !ig_utf8_valid(p, key.bytes) ||
-        ig_blob_find(b, p, key.bytes) != (int32_t)id)
-        return 1; /* no text that could be recognised, or another token has it */
-    b->flag.v[id] |= IG_TOKF_ADDED;
-    return IG_PUSH(b->added, a);
-}
-
 /* Space marks as spaces, <0x0A> as its byte. */
 static int spm_piece(struct ig_blob *b, uint32_t id, int is_byte)
 {
@@ -97,6 +82,29 @@ static int spm_piece(struct ig_blob *b, uint32_t id, int is_byte)
     return ok;
 }
 
+/* SentencePiece's unigram model finds a user's own tokens itself, in normalised text; here it does
+ * so unless they look like part of a conversation's frame: those need the text's marks. */
+static int add_token(struct ig_blob *b, uint32_t id, int special)
+{
+    const struct ig_tok_span key = b->key.v[id];
+    struct ig_tok_added a = { .id = id, .text = key };
+    b->piece.v[id] = key;
+    if (special) b->flag.v[id] |= IG_TOKF_SPECIAL;
+    if (special || ig_blob_looks_like_control(b->text.p + key.off, key.bytes))
+        b->flag.v[id] |= IG_TOKF_CONTROL;
+    if (!special && b->head.model == IG_TOK_UNIGRAM) {
+        a.flags |= IG_ADD_NORMALIZED;
+        if (!(b->flag.v[id] & IG_TOKF_CONTROL)) a.flags |= IG_ADD_MODEL;
+        if (!spm_piece(b, id, 0)) return 0; /* the texts may have moved */
+    }
+    const char *p = b->text.p + key.off;
+    if (key.bytes == 0 || key.bytes > IG_TOK_MAX_ADDED || !ig_utf8_valid(p, key.bytes) ||
+        ig_blob_find(b, p, key.bytes) != (int32_t)id)
+        return 1; /* no text that could be recognised, or another token has it */
+    b->flag.v[id] |= IG_TOKF_ADDED;
+    return IG_PUSH(b->added, a);
+}
+
 static int bpe_piece(struct ig_blob *b, uint32_t id)
 {
     const struct ig_tok_span key = b->key.v[id];
@@ -115,6 +123,7 @@ static int bpe_piece(struct ig_blob *b, uint32_t id)
 
 static enum ig_err read_pieces(struct ig_blob *b, const struct ig_tok_gguf *g, struct ig_why *why)
 {
+    static const char unknown[] = " \xe2\x81\x87 "; /* SentencePiece's text for it */
     const int byte_level = (b->head.flags & IG_TOK_BYTE_LEVEL) != 0,
               unigram = b->head.model == IG_TOK_UNIGRAM;
     for (uint32_t id = 0; id < g->n_vocab; id++) {
@@ -126,9 +135,11 @@ static enum ig_err read_pieces(struct ig_blob *b, const struct ig_tok_gguf *g, s
         if (type == T_CONTROL || type == T_USER)
             ok = add_token(b, id, type == T_CONTROL);
         else
-            ok = byte_level ? bpe_piece(b, id) : spm_piece(b, id, type == T_BYTE);
+            ok = byte_level          ? bpe_piece(b, id)
+                 : type == T_UNKNOWN ? ig_blob_text(b, unknown, sizeof unknown - 1, &b->piece.v[id])
+                                     : spm_piece(b, id, type == T_BYTE);
         if (!ok) return no_mem(why);
-        if (type == T_UNKNOWN) b->flag.v[id] |= IG_TOKF_SPECIAL;
+        if (byte_level && type == T_UNKNOWN) b->flag.v[id] |= IG_TOKF_SPECIAL;
         if (unigram && type == T_UNKNOWN && b->head.unk < 0) b->head.unk = (int32_t)id;
         if (unigram && type == T_BYTE) b->flag.v[id] |= IG_TOKF_BYTE;
         if (unigram && type == T_UNUSED) continue;
@@ -221,6 +232,7 @@ static enum ig_err unigram_model(struct ig_blob *b, const struct ig_tok_gguf *g,
     b->head.model = IG_TOK_UNIGRAM;
     b->head.flags |= IG_TOK_FUSE_UNK | IG_TOK_FLOAT_SCORES;
     if (how) b->head.flags |= IG_TOK_STRIP_SPACE;
+    if (how & IG_SPM_TRIM) b->head.flags |= IG_TOK_STRIP_MORE;
     for (uint32_t i = 0; g->type && i < g->n_vocab; i++)
         if (g->type[i] == T_BYTE) b->head.flags |= IG_TOK_BYTE_FALLBACK;
     const enum ig_err err = unigram_scores(b, g, why);

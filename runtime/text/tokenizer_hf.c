@@ -267,7 +267,7 @@ static enum ig_err added_text(struct ig_hf *h, const char *p, size_t n, struct i
     while (n_norm < h->b.step.n && h->b.step.v[n_norm].kind < IG_STEP_SPLIT) n_norm++;
     if (!(a->flags & IG_ADD_NORMALIZED) || n_norm == 0)
         return ig_blob_text(&h->b, p, n, &a->text) ? IG_OK : no_mem(h);
-    enum ig_err err = ig_tok_normalize(h->b.step.v, n_norm, h->b.text.p, p, NULL, n,
+    enum ig_err err = ig_tok_normalize(h->b.step.v, n_norm, h->b.text.p, NULL, p, NULL, n,
                                        IG_EDGE_START | IG_EDGE_END, IG_TOK_MAX_ADDED, &out, h->why);
     if (!err && out.n == 0)
         err = ig_fail(h->why, IG_BAD_FILE,

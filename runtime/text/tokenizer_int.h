@@ -29,6 +29,7 @@ enum {
     IG_TOK_FUSE_UNK = 4,
     IG_TOK_BYTE_LEVEL = 8,   /* symbols are bytes, else characters */
     IG_TOK_STRIP_SPACE = 16, /* decoding drops one leading space of the text */
+    IG_TOK_STRIP_MORE = 64,  /* and one of every token before any text */
     IG_TOK_FLOAT_SCORES = 32 /* sums of scores are rounded to float, as SentencePiece's are */
 };
 
@@ -42,7 +43,13 @@ enum {
 };
 
 /* Flags of an added token. */
-enum { IG_ADD_LSTRIP = 1, IG_ADD_RSTRIP = 2, IG_ADD_SINGLE_WORD = 4, IG_ADD_NORMALIZED = 8 };
+enum {
+    IG_ADD_LSTRIP = 1,
+    IG_ADD_RSTRIP = 2,
+    IG_ADD_SINGLE_WORD = 4,
+    IG_ADD_NORMALIZED = 8,
+    IG_ADD_MODEL = 16 /* the model finds it, the normaliser keeps it as it is: no place to cut at */
+};
 
 struct ig_tok_span {
     uint32_t off, bytes; /* in the text section */
@@ -248,20 +255,24 @@ int ig_regex_next(struct ig_encoder *e, const struct ig_regex *re, const char *t
                   size_t from, size_t *start, size_t *end);
 void ig_regex_done(struct ig_encoder *e);
 
-/* tokenizer_added.c: the next added token of set (0 raw, 1 normalised) in text[from..n). */
+/* tokenizer_added.c: the next added token of set (0 raw, 1 normalised) in text[from..n), and the
+ * bytes of the longest one of set 1 that starts at `at`, those that the model finds among them. */
 int ig_added_next(struct ig_encoder *e, int set, const struct ig_tok_text *text, size_t from,
                   size_t *start, size_t *end, int32_t *id);
+size_t ig_added_at(const struct ig_tokenizer *t, const struct ig_tok_text *text, size_t at);
 
-/* tokenizer_norm.c; edges: IG_EDGE_... */
+/* tokenizer_norm.c; edges: IG_EDGE_...; t: whose tokens SentencePiece's rules spare, or NULL */
 enum ig_err ig_tok_normalize(const struct ig_tok_step *step, size_t n_step, const char *strings,
-                             const char *p, const unsigned char *mark, size_t n, int edges,
-                             size_t limit, struct ig_tok_text *out, struct ig_why *why);
+                             const struct ig_tokenizer *t, const char *p, const unsigned char *mark,
+                             size_t n, int edges, size_t limit, struct ig_tok_text *out,
+                             struct ig_why *why);
 /* tokenizer_charsmap.c: SentencePiece's rules as tokenizer.json's reference applies them, and as
  * SentencePiece does, spaces included.  0 when memory ends; they may stop behind `limit`. */
 int ig_charsmap_clusters(const char *map, size_t map_bytes, const struct ig_tok_text *in,
                          size_t limit, struct ig_tok_text *out);
 int ig_charsmap_spm(const char *map, size_t map_bytes, uint32_t how, int edges,
-                    const struct ig_tok_text *in, size_t limit, struct ig_tok_text *out);
+                    const struct ig_tokenizer *t, const struct ig_tok_text *in, size_t limit,
+                    struct ig_tok_text *out);
 /* The bytes that base64 spells; 0: it does not, or memory ends. */
 int ig_base64(const char *p, size_t n, struct ig_tok_text *out);
 /* tokenizer_grapheme.c: bytes of the cluster that p starts with, n > 0 */

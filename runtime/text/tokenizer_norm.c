@@ -58,8 +58,8 @@ static int strip(const struct ig_tok_text *in, uint32_t sides, struct ig_tok_tex
     return ig_text_put_marks(out, in->p + lo, in->mark ? in->mark + lo : NULL, hi - lo);
 }
 
-static int apply(const struct ig_tok_step *s, const char *strings, const struct ig_tok_text *in,
-                 int edges, size_t limit, struct ig_tok_text *out)
+static int apply(const struct ig_tok_step *s, const char *strings, const struct ig_tokenizer *t,
+                 const struct ig_tok_text *in, int edges, size_t limit, struct ig_tok_text *out)
 {
     const char *a = strings + s->a.off, *b = strings + s->b.off;
     switch (s->kind) {
@@ -75,21 +75,22 @@ static int apply(const struct ig_tok_step *s, const char *strings, const struct 
     case IG_STEP_CHARSMAP:
         return ig_charsmap_clusters(a, s->a.bytes, in, limit, out);
     case IG_STEP_SPM:
-        return ig_charsmap_spm(a, s->a.bytes, s->arg, edges, in, limit, out);
+        return ig_charsmap_spm(a, s->a.bytes, s->arg, edges, t, in, limit, out);
     default:
         return strip(in, s->arg, out);
     }
 }
 
 enum ig_err ig_tok_normalize(const struct ig_tok_step *step, size_t n_step, const char *strings,
-                             const char *p, const unsigned char *mark, size_t n, int edges,
-                             size_t limit, struct ig_tok_text *out, struct ig_why *why)
+                             const struct ig_tokenizer *t, const char *p, const unsigned char *mark,
+                             size_t n, int edges, size_t limit, struct ig_tok_text *out,
+                             struct ig_why *why)
 {
     enum ig_err err = IG_OK;
     if (!ig_text_put_marks(out, p, mark, n)) err = ig_fail(why, IG_NO_MEM, "out of memory");
     for (size_t i = 0; i < n_step && !err; i++) {
         struct ig_tok_text next = { 0 };
-        if (!apply(&step[i], strings, out, edges, limit, &next))
+        if (!apply(&step[i], strings, t, out, edges, limit, &next))
             err = ig_fail(why, IG_NO_MEM, "out of memory");
         else if (next.n > limit)
             err = ig_fail(why, IG_BAD_FILE, "normalizer: makes the text too long");

@@ -16,6 +16,7 @@ struct fault {
     const char *number, *word, *list; /* the key that is changed */
     const char *drop;                 /* the word's key or the list's that is left out */
     int longer;                       /* the list has one number more */
+    const float *to;                  /* what the number becomes; NULL: one more than it was */
 };
 
 static int is(const char *fault, const char *key) { return fault && strcmp(fault, key) == 0; }
@@ -35,9 +36,9 @@ static void put(json_t *object, const char *path, json_t *v)
     json_object_set_new(object, key, v);
 }
 
-static float changed(const char *fault, const char *key, float v)
+static float changed(const struct fault *f, const char *key, float v)
 {
-    return is(fault, key) ? v + 1.0f : v;
+    return !is(f->number, key) ? v : f->to ? *f->to : v + 1.0f;
 }
 
 /* config.json as the plan's own checkpoint has it; number `moved` under its key `k`. */
@@ -55,7 +56,7 @@ static void write_config(const char *folder, const struct fault *f, int moved, i
         const struct ig_fact *x = &ig_facts[i];
         const char *key = x->hf[i == moved ? k : 0];
         if (!key || (x->none && !is(f->number, key))) continue;
-        put(c, key, json_real((double)changed(f->number, key, x->value)));
+        put(c, key, json_real((double)changed(f, key, x->value)));
     }
     for (int i = 0; i < ig_n_lists; i++) {
         const struct ig_list *l = &ig_lists[i];
@@ -64,8 +65,8 @@ static void write_config(const char *folder, const struct fault *f, int moved, i
         json_t *list = json_array();
         for (uint32_t j = 0; j < l->n; j++)
             json_array_append_new(
-                list, json_real((double)(!more && j == 3 ? changed(f->list, l->hf[0], l->value[j])
-                                                         : l->value[j])));
+                list, json_real((double)(l->value[j] +
+                                         (float)(!more && j == 3 && is(f->list, l->hf[0])))));
         if (more) json_array_append_new(list, json_real(1.0));
         put(c, l->hf[0], list);
     }
@@ -99,7 +100,7 @@ static uint64_t gguf_kv(struct bytes *b, const struct fault *f)
         if (!ig_facts[i].gguf[0]) continue;
         put_str(b, ig_facts[i].gguf[0]);
         put_u32(b, F32);
-        put_float(b, changed(f->number, ig_facts[i].gguf[0], ig_facts[i].value));
+        put_float(b, changed(f, ig_facts[i].gguf[0], ig_facts[i].value));
         n++;
     }
     return n;
@@ -120,7 +121,7 @@ static uint64_t gguf_lists(struct bytes *info, struct bytes *data, const struct 
         put_u32(info, 0);
         put_u64(info, data->n);
         for (uint32_t j = 0; j < l->n; j++)
-            put_float(data, !more && j == 3 ? changed(f->list, l->gguf, l->value[j]) : l->value[j]);
+            put_float(data, l->value[j] + (float)(!more && j == 3 && is(f->list, l->gguf)));
         if (more) put_float(data, 1.0f);
         put_zero(data, -data->n % 32);
         n++;
@@ -205,6 +206,28 @@ static void test_numbers(void **state)
     }
 }
 
+/* Counts of experts that no model has. */
+static void test_experts(void **state)
+{
+    char wanted[40], got[40];
+    (void)state;
+
+    for (int i = 0; i < ig_n_facts; i++) {
+        const struct ig_fact *x = &ig_facts[i];
+        if (!x->gguf[0] || !strstr(x->gguf[0], ".expert_")) continue;
+        const float lies[] = { 0.0f, -1.0f, 0.5f, 1e9f, (float)IG_N_EXPERT + 1.0f };
+        for (size_t k = 0; k < sizeof lies / sizeof *lies; k++) {
+            snprintf(wanted, sizeof wanted, "%.7g", (double)x->value);
+            snprintf(got, sizeof got, "%.9g", (double)lies[k]);
+            write_gguf(place(1), &(struct fault){ .number = x->gguf[0], .to = &lies[k] });
+            if (lies[k] == x->value)
+                want(place(1), 1, NULL, NULL, NULL);
+            else
+                want(place(1), 1, x->gguf[0], wanted, got);
+        }
+    }
+}
+
 static void test_words(void **state)
 {
     (void)state;
@@ -260,7 +283,8 @@ static void test_kinds(void **state)
 
     for (int i = 0; i < ig_n_facts; i++) {
         const struct ig_fact *x = &ig_facts[i];
-        if (!x->gguf[0] || !strstr(x->gguf[0], "head_count")) continue;
+        if (!x->gguf[0] || (!strstr(x->gguf[0], "head_count") && !strstr(x->gguf[0], ".expert_")))
+            continue;
         b.n = 0;
         put_text(&b, "GGUF"), put_u32(&b, 3), put_u64(&b, 0), put_u64(&b, 2);
         for (int w = 0; w < ig_n_words; w++) {
@@ -308,9 +332,10 @@ static void test_silence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_words), cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_kinds), cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_right),   cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_experts), cmocka_unit_test(test_words),
+        cmocka_unit_test(test_lists),   cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_silence),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("facts", tests, NULL, NULL);

@@ -39,7 +39,7 @@ static void golden_templates(void **state)
             fail_msg("%s\n  want \"%s\"\n  got  \"%s\"", source, json_string_value(want), got);
         free(got);
     }
-    assert_true(i > 140);
+    assert_true(i > 240);
     json_decref(g);
 }
 

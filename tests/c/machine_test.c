@@ -25,6 +25,10 @@ static void test_lacking(void **state)
     assert_non_null(strstr(why.text, "needs a CPU with AVX-512"));
     assert_non_null(strstr(why.text, "this machine has: AVX2"));
 
+    assert_int_equal(ig_machine_check(IG_CPU_NEON | IG_CPU_I8MM, IG_CPU_NEON, &why), IG_NO_ISA);
+    assert_non_null(strstr(why.text, "needs a CPU with NEON's matrix products (i8mm)"));
+    assert_non_null(strstr(why.text, "this machine has: NEON with dot products"));
+
     assert_int_equal(ig_machine_check(IG_CPU_AVX2 | IG_CPU_AVX512 | IG_CPU_AMX,
                                       IG_CPU_AVX2 | IG_CPU_AVX512, &why),
                      IG_NO_ISA);

@@ -30,20 +30,27 @@ static void one_step(struct ig_stride *layer, double copy)
 static void bandwidth_drop(void **state)
 {
     (void)state;
-    const struct ig_stride_rule rule = { 1, 8, 16, 8, 32 };
-    const uint8_t planned[LAYERS] = { 1, 1, 1, 1, 1, 1 };
+    /* The bounds of a plan whose S is 0.8 (gen/plan_prefetch.lua): links four times faster and
+     * slower. */
+    const uint8_t planned[LAYERS][3] = { { 1, 1, 4 }, { 1, 1, 4 }, { 1, 1, 4 },
+                                         { 1, 1, 4 }, { 1, 1, 8 }, { 1, 1, 3 } };
+    const struct ig_stride_rule rule = ig_stride_usual;
     struct ig_stride layer[LAYERS];
-    ig_stride_init(layer, LAYERS, &rule, planned);
+    static uint8_t past[IG_STRIDE_PAST][LAYERS];
+    struct ig_stride_log log = { .at = past[0] };
+    ig_stride_init(layer, LAYERS, planned);
     uint64_t rose = 0, fell = 0;
 
     for (uint64_t i = 0; i < STEPS; i++) {
         const int slow = i >= DROP_FROM && i < DROP_TO;
         one_step(layer, slow ? 4 * 0.8 : 0.8);
         ig_stride_step(layer, LAYERS, &rule, i);
+        ig_stride_note(&log, layer, LAYERS, i);
         for (int l = 0; l < LAYERS; l++) {
-            assert_in_range(layer[l].s, rule.min, rule.max);
+            assert_in_range(layer[l].s, planned[l][1], planned[l][2]);
             if (i == DROP_FROM - 1 || i == STEPS - 1) assert_int_equal(layer[l].s, 1);
-            if (i == DROP_TO - 1) assert_int_equal(layer[l].s, 4); /* ceil(3.2), noise and all */
+            /* ceil(3.2), noise and all; the last layer's bound is nearer */
+            if (i == DROP_TO - 1) assert_int_equal(layer[l].s, l == LAYERS - 1 ? 3 : 4);
         }
         if (!rose && layer[0].s == 4) rose = i;
         if (!fell && i >= DROP_TO && layer[0].s == 1) fell = i;
@@ -51,36 +58,46 @@ static void bandwidth_drop(void **state)
     /* Three moves, each after at most two windows. */
     assert_in_range(rose, DROP_FROM, DROP_FROM + 6 * rule.window);
     assert_in_range(fell, DROP_TO, DROP_TO + 6 * rule.window);
+    /* What bench shows of it: a sample every 64 steps. */
+    assert_int_equal(log.every, 64);
+    assert_int_equal(log.n, (STEPS + 63) / 64);
+    for (uint32_t i = 0; i < log.n; i++) {
+        const uint64_t at = (uint64_t)i * log.every;
+        if (at < DROP_FROM) assert_int_equal(past[i][0], 1);
+        if (at >= rose && at < DROP_TO) assert_int_equal(past[i][0], 4);
+        if (at >= fell) assert_int_equal(past[i][0], 1);
+    }
 }
 
 static void link_too_slow_for_any(void **state)
 {
     (void)state;
-    const struct ig_stride_rule rule = { 2, 5, 4, 4, 16 };
-    const uint8_t planned[LAYERS] = { 0, 1, 2, 3, 9, 255 };
+    const struct ig_stride_rule rule = { 4, 4, 16 };
+    const uint8_t planned[LAYERS][3] = { { 0, 2, 5 }, { 1, 2, 5 }, { 2, 2, 5 },
+                                         { 3, 2, 5 }, { 9, 2, 5 }, { 255, 2, 5 } };
     const uint8_t clamped[LAYERS] = { 2, 2, 2, 3, 5, 5 };
     struct ig_stride layer[LAYERS];
-    ig_stride_init(layer, LAYERS, &rule, planned);
+    ig_stride_init(layer, LAYERS, planned);
     for (int l = 0; l < LAYERS; l++) assert_int_equal(layer[l].s, clamped[l]);
     for (uint64_t i = 0; i < 500; i++) {
         one_step(layer, 50);
         ig_stride_step(layer, LAYERS, &rule, i);
     }
-    for (int l = 0; l < LAYERS; l++) assert_int_equal(layer[l].s, rule.max);
+    for (int l = 0; l < LAYERS; l++) assert_int_equal(layer[l].s, 5);
     for (uint64_t i = 0; i < 500; i++) {
         one_step(layer, 0.01);
         ig_stride_step(layer, LAYERS, &rule, i);
     }
-    for (int l = 0; l < LAYERS; l++) assert_int_equal(layer[l].s, rule.min);
+    for (int l = 0; l < LAYERS; l++) assert_int_equal(layer[l].s, 2);
 }
 
 static void rare_events_are_forgotten(void **state)
 {
     (void)state;
-    const struct ig_stride_rule rule = { 1, 8, 3, 3, 10 };
-    const uint8_t planned[1] = { 4 };
+    const struct ig_stride_rule rule = { 3, 3, 10 };
+    const uint8_t planned[1][3] = { { 4, 1, 8 } };
     struct ig_stride layer[1];
-    ig_stride_init(layer, 1, &rule, planned);
+    ig_stride_init(layer, 1, planned);
     for (uint64_t i = 0; i < 10000; i++) {
         if (i % 10 < 3) ig_stride_wait(layer); /* 3 a window: at the threshold, not past it */
         if (i % 10 < 3) ig_stride_overload(layer);
@@ -92,10 +109,10 @@ static void rare_events_are_forgotten(void **state)
 static void waiting_wins(void **state)
 {
     (void)state;
-    const struct ig_stride_rule rule = { 1, 8, 3, 3, 10 };
-    const uint8_t planned[1] = { 4 };
+    const struct ig_stride_rule rule = { 3, 3, 10 };
+    const uint8_t planned[1][3] = { { 4, 1, 8 } };
     struct ig_stride layer[1];
-    ig_stride_init(layer, 1, &rule, planned);
+    ig_stride_init(layer, 1, planned);
     for (int i = 0; i < 4; i++) ig_stride_wait(layer), ig_stride_overload(layer);
     assert_int_equal(ig_stride_step(layer, 1, &rule, 0), 1);
     assert_int_equal(layer->s, 5);

@@ -3,6 +3,7 @@
  */
 #include "state.h"
 #include "copy_shaky.h"
+#include "tsan_omp.h"
 #include "tier_stats.h"
 
 #include <math.h>
@@ -17,6 +18,7 @@
 static const char *const weights = "out/tests/tier.ingot";
 static struct shaky shaky;
 static int shake, no_wait;
+static int watch, waited; /* test_order_of_work */
 
 enum ig_err __real_ig_copy_file_open(struct ig_copy *copy, const struct ig_copy_file_conf *c,
                                      struct ig_copy_file_how *how, struct ig_why *why);
@@ -26,6 +28,9 @@ enum ig_err __wrap_ig_copy_file_open(struct ig_copy *copy, const struct ig_copy_
                                      struct ig_copy_file_how *how, struct ig_why *why);
 void __wrap_ig_copy_file_close(struct ig_copy *copy);
 void __wrap_ig_tier_wait(struct ig_engine *e, int a);
+void __real_ig_tier_layer(struct ig_engine *e, int layer);
+void __wrap_ig_tier_layer(struct ig_engine *e, int layer);
+static void look(struct ig_engine *e);
 
 enum ig_err __wrap_ig_copy_file_open(struct ig_copy *copy, const struct ig_copy_file_conf *c,
                                      struct ig_copy_file_how *how, struct ig_why *why)
@@ -39,8 +44,19 @@ void __wrap_ig_copy_file_close(struct ig_copy *copy)
     __real_ig_copy_file_close(&shaky.inner);
     copy->ctx = NULL;
 }
+void __wrap_ig_tier_layer(struct ig_engine *e, int layer)
+{
+    __real_ig_tier_layer(e, layer);
+    if (!watch) return;
+    waited = 0;
+    memset(e->mem + IG_MEM_YD_OFF, 0xff, IG_MEM_YD_BYTES);
+}
 void __wrap_ig_tier_wait(struct ig_engine *e, int a)
 {
+    if (watch) {
+        if (!waited) look(e);
+        waited = 1;
+    }
     if (!no_wait) __real_ig_tier_wait(e, a);
 }
 
@@ -261,6 +277,50 @@ static void test_predictors(void **state)
         }
 }
 
+/* Names two experts, others at each distance. */
+static void fickle_ask(void *state, const struct ig_pask *a, float *chance)
+{
+    (void)state;
+    for (int x = 0; x < IG_N_EXPERT; x++) chance[x] = 0;
+    chance[(3 * a->layer + 5 * a->dist) % IG_N_EXPERT] = 0.9f;
+    chance[(3 * a->layer + 5 * a->dist + 1) % IG_N_EXPERT] = 0.8f;
+}
+static const struct ig_predictor predictor_fickle = { .name = "of two minds",
+                                                      .bytes = wrong_bytes,
+                                                      .init = wrong_init,
+                                                      .ask = fickle_ask,
+                                                      .token = wrong_token,
+                                                      .use = wrong_use };
+
+/* A layer is asked about again when it is nearer, and what is then no longer named is cancelled. */
+static void test_renewal(void **state)
+{
+    (void)state;
+    for (int stride = 1; stride <= 3; stride++) {
+        int finite;
+        struct ig_mover_count c;
+        shaky = (struct shaky){ .seed = 4, .delay_us = 400 };
+        shake = 1;
+        struct ig_engine *e = start(2);
+        struct ig_ahead *h = &e->tier.ahead;
+        h->predictor = &predictor_fickle;
+        h->least = 0.5f;
+        for (int l = 0; l < IG_N_LAYER; l++)
+            h->stride[l].s = h->stride[l].least = h->stride[l].most = (uint8_t)stride;
+        assert_int_equal(tokens(e, 16, NULL, &finite), right);
+        ig_mover_counts(&e->tier.mover, &c);
+        assert_true(h->asked > 0);
+        if (stride == 1) {
+            assert_int_equal(h->renewed + h->taken_back, 0);
+        } else {
+            assert_true(h->renewed > 0 && h->taken_back > 0);
+            assert_true(c.cancelled > 0); /* those that were not as good as there */
+        }
+        ig_engine_close(e);
+        shake = 0;
+    }
+}
+
 /* Nothing is likely enough: nothing is fetched early. */
 static void test_least(void **state)
 {
@@ -302,6 +362,36 @@ static void test_delays_and_sizes(void **state)
         shake = 0;
         assert_true(shaky.n_short > 50);
     }
+}
+
+/* At a layer's first wait for a copy: everything that rows want of resident experts is computed. */
+static int n_looked, n_resident;
+static void look(struct ig_engine *e)
+{
+    enum { STRIDE = (IG_N_EMBD + 15) / 16 * 16 };
+    const int32_t *start = IG_BUF(e, ROUTE, int32_t), *slot = start + IG_N_EXPERT + 1;
+    if (e->batch->n == 1) return;
+    n_looked++;
+    n_resident += e->tier.n_there;
+    for (int a = 0; a < e->tier.n_there; a++)
+        for (int i = start[e->active[a]]; i < start[e->active[a] + 1]; i++)
+            for (int r = 0; r < IG_N_EMBD; r++)
+                assert_true(isfinite(IG_BUF(e, YD, float)[(size_t)slot[i] * STRIDE + (size_t)r]));
+}
+
+/* Work of a batch whose experts are resident goes first, to its end, while the others are read. */
+static void test_order_of_work(void **state)
+{
+    (void)state;
+    int finite;
+    shaky = (struct shaky){ .seed = 6, .delay_us = 2000 };
+    shake = watch = 1;
+    struct ig_engine *e = start(1);
+    const uint64_t h = tokens(e, 6, NULL, &finite);
+    ig_engine_close(e);
+    shake = watch = 0;
+    assert_int_equal(h, right);
+    assert_true(n_looked > 20 && n_resident > n_looked / 4);
 }
 
 /* A use that does not wait reads a slot that is not filled: its NaN must be seen.  One token, so
@@ -469,11 +559,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         /* Those that fork come first: a child has only the thread that forked. */
-        cmocka_unit_test(test_faults),      cmocka_unit_test(test_file_changes),
-        cmocka_unit_test(test_kill),        cmocka_unit_test(test_threads_and_batches),
-        cmocka_unit_test(test_policies),    cmocka_unit_test(test_prefetch),
-        cmocka_unit_test(test_predictors),  cmocka_unit_test(test_least),
-        cmocka_unit_test(test_says),        cmocka_unit_test(test_delays_and_sizes),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_file_changes),
+        cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_threads_and_batches),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_prefetch),
+        cmocka_unit_test(test_predictors),
+        cmocka_unit_test(test_renewal),
+        cmocka_unit_test(test_least),
+        cmocka_unit_test(test_says),
+        cmocka_unit_test(test_delays_and_sizes),
+        cmocka_unit_test(test_order_of_work),
         cmocka_unit_test(test_planted_use),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -121,7 +121,7 @@ static void gguf_sentencepiece(void **state)
                  { "abab", "[1,6,7,11,8]", "abab" }, /* "ba" has the better score */
                  { " ab", "[1,6,10]", " ab" },
                  { "\xe4\xbd\xa0", "[1,6,3,4,5]", "\xe4\xbd\xa0" },
-                 { "zz", "[1,6,0]", "" },
+                 { "zz", "[1,6,0]", " \xe2\x81\x87 " },
                  { "</s>a", "[1,2,6,7]", "a" },
                  { "a<tool>b", "[1,6,7,12,6,8]", "a<tool> b" },
                  { "", "[1]", "" } };
@@ -136,6 +136,58 @@ static void gguf_sentencepiece(void **state)
     }
     json_t *ids = json_loads("[6,0]", 0, NULL); /* a tool's frame in a person's text stays text */
     encode_is(k, "<tool>", 6, 0, 0, ids);
+    json_decref(ids);
+    free_tok(k);
+}
+
+/* A user's own tokens in SentencePiece's unigram model, and unknown ones: what sentencepiece 0.2.3
+ * makes of these pieces (scores -1, add_dummy_prefix, remove_extra_whitespaces). */
+static void gguf_user_tokens(void **state)
+{
+    enum { N = 10 };
+    static const char *const token[N] = { "<unk>",     "<s>", "</s>",  "\xe2\x96\x81", "a", "x",
+                                          "\xc3\xa9!", " x ", "<sep>", "\xe2\x96\x81u" };
+    static const int32_t type[N] = { 2, 3, 3, 1, 1, 1, 4, 4, 4, 4 };
+    static const float score[N] = { 0, 0, 0, -1, -1, -1 };
+    static const struct {
+        const char *text, *ids, *back;
+    } want[] = { { "<sep>a", "[3,8,4]", "<sep>a" },
+                 { "a <sep> a", "[3,4,3,8,3,4]", "a <sep> a" },
+                 { "<sep>", "[3,8]", "<sep>" },
+                 { "  <sep>  a", "[3,8,3,4]", "<sep> a" },
+                 { "\xc3\xa9!a", "[3,6,4]", "\xc3\xa9!a" },
+                 { "a x a", "[3,4,3,5,3,4]", "a x a" }, /* normalised, " x " has no spaces */
+                 { " x ", "[3,5]", "x" },
+                 { "a \xe2\x96\x81u", "[3,4,3,9]", "a  u" },
+                 { "a ua", "[3,4,9,4]", "a ua" },
+                 { "zz a", "[3,0,3,4]", " \xe2\x81\x87  a" } };
+    static const struct {
+        const char *ids, *text;
+    } decoded[] = { { "[3,3,4]", "a" },
+                    { "[3,9,4]", "ua" },
+                    { "[1,4,2]", "a" },
+                    { "[0,4]", " \xe2\x81\x87 a" },
+                    { "[0,3,4,0,0]", " \xe2\x81\x87  a \xe2\x81\x87  \xe2\x81\x87 " } };
+    uint32_t bytes[N];
+    struct ig_tok_gguf g = spm_view();
+    (void)state;
+    for (int i = 0; i < N; i++) bytes[i] = (uint32_t)strlen(token[i]);
+    g.model = "t5", g.n_vocab = N, g.token = token, g.token_bytes = bytes, g.type = type;
+    g.score = score, g.space_prefix = g.trim_spaces = 1;
+    const struct tok k = make_gguf(&g);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        json_t *ids = json_loads(want[i].ids, 0, NULL);
+        encode_is(k, want[i].text, strlen(want[i].text), 1, 0, ids);
+        decode_is(k, ids, 0, want[i].back, strlen(want[i].back));
+        json_decref(ids);
+    }
+    for (size_t i = 0; i < sizeof decoded / sizeof *decoded; i++) {
+        json_t *ids = json_loads(decoded[i].ids, 0, NULL);
+        decode_is(k, ids, 0, decoded[i].text, strlen(decoded[i].text));
+        json_decref(ids);
+    }
+    json_t *ids = json_loads("[3,0]", 0, NULL); /* a person's text makes no frame */
+    encode_is(k, "<sep>", 5, 0, 0, ids);
     json_decref(ids);
     free_tok(k);
 }
@@ -201,9 +253,8 @@ static void lying_gguf(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf_byte_level),
-        cmocka_unit_test(gguf_sentencepiece),
-        cmocka_unit_test(gguf_without_space_prefix),
+        cmocka_unit_test(gguf_byte_level),  cmocka_unit_test(gguf_sentencepiece),
+        cmocka_unit_test(gguf_user_tokens), cmocka_unit_test(gguf_without_space_prefix),
         cmocka_unit_test(lying_gguf),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -2,7 +2,10 @@
 #include "bytes.h"
 #include "file.h"
 #include "wfile_write.h"
+#include "wmap.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -400,6 +403,108 @@ static void test_embedded(void **state)
     free(b.p);
 }
 
+/* -- mapped where the page cache has it */
+
+static char mapped_path[] = "/tmp/ingot-wmap-XXXXXX";
+static unsigned char *place;
+
+static void map_it(struct ig_wfile *f)
+{
+    place = mmap(NULL, 3 * IG_WALIGN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(place != MAP_FAILED);
+    assert_int_equal(ig_wfile_open(f, mapped_path, LAYOUT, &why), IG_OK);
+}
+
+static int map_fixture(void **state)
+{
+    (void)state;
+    strcpy(mapped_path + strlen(mapped_path) - 6, "XXXXXX");
+    const int fd = mkstemp(mapped_path);
+    if (fd < 0) return -1;
+    close(fd);
+    write_to(mapped_path, 0);
+    return 0;
+}
+static int map_gone(void **state)
+{
+    (void)state;
+    return unlink(mapped_path);
+}
+
+static void test_mapped(void **state)
+{
+    struct ig_wfile f;
+    (void)state;
+    map_it(&f);
+    assert_int_equal(ig_wmap_open(&f, place, DATA, &why), IG_OK);
+    for (uint32_t i = 0; i < f.h.n_block; i++) {
+        assert_int_equal(ig_wmap_fetch(&f, place, f.blocks[i].off, f.blocks[i].bytes, &why), IG_OK);
+        assert_int_equal(ig_wfile_check(&f, i, place + f.blocks[i].off, &why), IG_OK);
+    }
+    assert_memory_equal(place, data, DATA);
+    ig_wmap_close();
+    ig_wfile_close(&f);
+    munmap(place, 3 * IG_WALIGN);
+}
+
+/* A file that somebody may still be writing is not mapped, and the memory stays as it was. */
+static void test_not_mapped_while_written(void **state)
+{
+    struct ig_wfile f;
+    (void)state;
+    map_it(&f);
+    const int writer = open(mapped_path, O_RDWR);
+    assert_true(writer >= 0);
+    assert_int_equal(ig_wmap_open(&f, place, DATA, &why), IG_IO);
+    assert_non_null(strstr(why.text, "it is open for writing"));
+    place[0] = 1;
+    close(writer);
+    ig_wfile_close(&f);
+    munmap(place, 3 * IG_WALIGN);
+}
+
+/* What a process with the file mapped says and ends with when `harm` has come to it. */
+static void expect_end(void harm(void), int without_lease, const char *say)
+{
+    int ready[2], said[2];
+    char text[512] = "", c;
+    assert_int_equal(pipe(ready) | pipe(said), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        struct ig_wfile f;
+        dup2(said[1], STDERR_FILENO);
+        map_it(&f);
+        if (ig_wmap_open(&f, place, DATA, &why) != IG_OK) _exit(9);
+        if (without_lease) fcntl(f.fd, F_SETLEASE, F_UNLCK);
+        if (write(ready[1], "", 1) != 1) _exit(9);
+        for (volatile unsigned char *p = place;;) c = (char)*p;
+    }
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    harm();
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+    close(said[1]);
+    assert_true(read(said[0], text, sizeof text - 1) > 0);
+    assert_non_null(strstr(text, mapped_path));
+    assert_non_null(strstr(text, say));
+    close(said[0]), close(ready[0]), close(ready[1]);
+}
+
+static void open_to_write(void) { close(open(mapped_path, O_WRONLY)); }
+static void cut(void) { assert_int_equal(truncate(mapped_path, 0), 0); }
+
+static void test_mapped_and_written(void **state)
+{
+    (void)state;
+    expect_end(open_to_write, 0, "opened for writing while its weights are in use");
+    expect_end(cut, 0, "opened for writing while its weights are in use");
+    write_to(mapped_path, 0);
+    expect_end(cut, 1, "its weights cannot be read any more");
+    write_to(mapped_path, 0);
+}
+
 int main(int argc, char **argv)
 {
     int found;
@@ -409,6 +514,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_lies),       cmocka_unit_test(test_damage_is_named),
         cmocka_unit_test(test_abort),      cmocka_unit_test(test_bad_output),
         cmocka_unit_test(test_no_room),    cmocka_unit_test(test_embedded),
+        cmocka_unit_test_setup_teardown(test_mapped, map_fixture, map_gone),
+        cmocka_unit_test_setup_teardown(test_not_mapped_while_written, map_fixture, map_gone),
+        cmocka_unit_test_setup_teardown(test_mapped_and_written, map_fixture, map_gone),
     };
     if (argc > 1 && strcmp(argv[1], "--embedded") == 0)
         return ig_wfile_embedded(&found, &why) ? 3 : !found || load_all(NULL) != IG_OK;

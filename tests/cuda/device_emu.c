@@ -6,6 +6,7 @@
 #include "device.h"
 #include "emulate_run.h"
 #include "cuda/args.h"
+#include "cuda/list.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -13,19 +14,11 @@
 
 typedef void kernel_fn(const struct ig_args a);
 
-#if IG_XC
-#define PLACE(X) X(place)
-#else
-#define PLACE(X)
-#endif
-#define STEP(X) PLACE(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output)
-#define BATCH(X) X(embed) X(norm) X(qkv) X(attn) X(attn_out) X(router) X(gate_up) X(down) X(output) \
-    X(store_kv) X(quantize) X(topk) X(group) X(combine)
-#define X(name) void ig_##name##_rows1(const struct ig_args a);
-STEP(X)
+#define X(name, threads, shared) void ig_##name##_rows1(const struct ig_args a);
+IG_STEP_KERNELS(X)
 #undef X
-#define X(name) void ig_##name##_rows8(const struct ig_args a);
-BATCH(X)
+#define X(name, threads, shared) void ig_##name##_rows8(const struct ig_args a);
+IG_BATCH_KERNELS(X)
 #undef X
 
 static const struct named {
@@ -33,11 +26,11 @@ static const struct named {
     int image;
     kernel_fn *fn;
 } kernels[] = {
-#define X(id) { "ig_" #id, IG_IMAGE_STEP, ig_##id##_rows1 },
-    STEP(X)
+#define X(id, threads, shared) { "ig_" #id, IG_IMAGE_STEP, ig_##id##_rows1 },
+    IG_STEP_KERNELS(X)
 #undef X
-#define X(id) { "ig_" #id, IG_IMAGE_BATCH, ig_##id##_rows8 },
-    BATCH(X)
+#define X(id, threads, shared) { "ig_" #id, IG_IMAGE_BATCH, ig_##id##_rows8 },
+    IG_BATCH_KERNELS(X)
 #undef X
 };
 enum { N_KERNEL = sizeof kernels / sizeof *kernels, MOST_NODE = 4096 };
@@ -144,6 +137,7 @@ void ig_device_close(struct ig_device *d)
 }
 
 const char *ig_device_name(const struct ig_device *d) { return (void)d, "emulated"; }
+double ig_device_link(struct ig_device *d) { return (void)d, 0.0; }
 uint64_t ig_device_used(const struct ig_device *d) { return (void)d, 0; }
 unsigned char *ig_device_mem(const struct ig_device *d) { return d->mem; }
 
@@ -228,6 +222,7 @@ void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t b
     ig_device_wait(d);
     memcpy(dst, host, bytes);
 }
+void ig_device_slow(struct ig_device *d, uint64_t bw) { (void)d, (void)bw; }
 void ig_device_filled(struct ig_device *d, int slot) { (void)d, (void)slot; }
 void ig_device_free(struct ig_device *d, int slot) { (void)d, (void)slot; }
 void ig_device_record(struct ig_device *d) { d->recording = 1; }

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 struct emu_index {
     unsigned x, y, z;
@@ -81,6 +82,16 @@ IG_FN void ig_await_host(const unsigned *done, unsigned step)
     while (__atomic_load_n(done, __ATOMIC_ACQUIRE) != step) sched_yield();
 }
 IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELEASE); }
+IG_FN uint64_t ig_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+IG_FN void ig_await_clock(uint64_t t)
+{
+    while (ig_clock() < t) sched_yield();
+}
 IG_FN void ig_host_fence(void) {}
 IG_FN void ig_fetch16(void *dst, const void *src) { memcpy(dst, src, 16); }
 IG_FN void ig_fetch4(void *dst, const void *src) { memcpy(dst, src, 4); }

@@ -49,11 +49,11 @@ function M.run(command)
   return M.read(out), M.read(err), how == "signal" and 128 + code or code
 end
 
---- The binary of a generated engine: out/test/<id>/<BINARY of its build.mk>.
-function M.engine(id)
+--- The binary of a generated engine: out/test/<id>/<BINARY of its build.mk><flavor>.
+function M.engine(id, flavor)
   local mk = M.read("out/test/" .. id .. "/build.mk")
   local name = mk and mk:match("BINARY%s*:=%s*(%S+)")
-  local path = name and ("out/test/%s/%s"):format(id, name)
+  local path = name and ("out/test/%s/%s%s"):format(id, name, flavor or "")
   return path and M.exists(path) and path or nil
 end
 

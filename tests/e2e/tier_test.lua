@@ -51,6 +51,20 @@ end
 function T.test_history() same("t-tier-history") same("t-tier-history", "-b 1") end
 function T.test_forest() same("t-tier-forest") same("t-tier-forest", "-b 1 -t 1") end
 function T.test_mlp() same("t-tier-mlp") same("t-tier-mlp", "-b 1") end
+-- A hot table: it is there from the start and never changes, and does not change a bit either.
+function T.test_hot_table()
+  same("t-tier-static")
+  same("t-tier-static", "-b 1")
+  local weights = lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
+  local out, err, code = lib.run(("%s bench -m %s -p 20 -n 20 -r 1 -o json"):format(lib.engine("t-tier-static"), weights))
+  lu.assertEquals(code, 0, err)
+  local changes, hits = 0, 0
+  for n in out:gmatch('"fill": *([%d.]+)') do changes = changes + tonumber(n) end
+  for n in out:gmatch('"evict": *([%d.]+)') do changes = changes + tonumber(n) end
+  for n in out:gmatch('"hit": *([%d.]+)') do hits = hits + tonumber(n) end
+  lu.assertEquals(changes, 0)
+  lu.assertTrue(hits > 0)
+end
 function T.test_no_predictor() same("t-tier-none") end
 
 -- Whether prefetch is on is said at the end of a run and in JSON, with the reason.
@@ -68,6 +82,48 @@ function T.test_prefetch_is_never_silent()
   local out, err, code = lib.run(("%s bench -m %s -p 0 -n 140 -r 1 -o json"):format(lib.engine("t-tier"), weights))
   lu.assertEquals(code, 0, err)
   lu.assertStrMatches(out, ".*\"prefetch\": *\"hybrid: o[nf]f?, because a step takes .* with it %(trial 1%)\".*")
+end
+
+-- What the cache did: at the end of every command that computes, layer by layer with --stats; in bench and info.
+function T.test_counters()
+  local weights = lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
+  local engine, text = lib.engine("t-tier"), lib.tmp() .. "/text"
+  lib.write(text, ("Once upon a time there was a little girl. "):rep(4))
+  local decode = "experts: decode: [%d.]+ %% hits, [%d.]+ %% late, [%d.]+ misses and [%d.]+ us of stalls a step\n"
+  local prefill = decode:gsub("decode", "prefill")
+  local both = "experts: (%d+) fills, (%d+) evictions, (%d+) prefetched %((%d+) used, (%d+) wasted%), [%d.]+ MB copied, "
+    .. "stride [%d.]+\n"
+  for _, c in ipairs { { "run -m %s -p Once -n 30", decode }, { "chat -m %s -p Once -n 30", decode },
+      { "eval -m %s -f " .. text, prefill }, { "trace -m %s -o /dev/null -f " .. text, prefill } } do
+    local _, err, code = lib.run((engine .. " " .. c[1]):format(weights))
+    if not err:find("no chat template", 1, true) then
+      lu.assertEquals(code, 0, err)
+      lu.assertNotNil(err:find(c[2]), err)
+      local fills, evictions, early, used, wasted = err:match(both)
+      lu.assertNotNil(fills, err)
+      lu.assertTrue(fills + early > 0 and fills + early >= evictions + 0 and early + 0 >= used + wasted, err)
+    end
+  end
+  local _, err = lib.run(("%s run -m %s -p Once -n 30 --stats"):format(engine, weights))
+  for layer = 0, 6 do lu.assertEquals(select(2, err:gsub("\nlayer " .. layer .. " ", "")), 2) end
+  lu.assertStrMatches(err, ".*\nstride   mean over the layers, every 1 steps: [%d. ]+\n.*")
+  local json = lib.run(("%s bench -m %s -p 0 -n 30 -r 1 -o json"):format(engine, weights))
+  lu.assertEquals(select(2, json:gsub('"stride_over_time": *%[', "")), 7)
+  for _, name in ipairs { "hit", "late", "miss", "stall", "fill", "evict", "early", "used", "lost", "copied", "stride" } do
+    lu.assertEquals(select(2, json:gsub('"' .. name .. '": *[%d.]+', "")), 8, name)   -- all, and 7 layers
+  end
+  json = lib.run(("%s info -m %s -o json"):format(engine, weights))
+  lu.assertEquals(select(2, json:gsub('"stride_over_time": *%[', "")), 7)
+end
+-- The page cache's own words would be a signal.
+function T.test_page_cache_of_a_file_cut_short()
+  local weights, err = lib.tmp() .. "/cut.ingot", lib.tmp() .. "/err"
+  local source = lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
+  local out = lib.run(([[cp %s %s; %s bench -m %s -p 0 -n 512 -r 1000 -o csv 2>%s & pid=$!
+    until grep -q cut.ingot /proc/$pid/maps; do sleep 0.02; done
+    truncate -s 4M %s; wait $pid; echo "exit $?"]]):format(source, weights, lib.engine("t-tier-mmap"), weights, err, weights))
+  lu.assertEquals(out, "exit 1\n")
+  lu.assertStrContains(lib.read(err), weights .. ": cannot read mapped experts: the file was cut short while in use")
 end
 function T.test_page_cache() same("t-tier-mmap") end
 

@@ -92,5 +92,64 @@ function T.test_refusals()
   lu.assertFalse(L.exists(tmp "x.trace"))
 end
 
+-- What had the name keeps it until all of a trace is there.
+local function partials() return (L.run(("ls %s | grep partial"):format(L.tmp()))) end
+
+function T.test_no_room()
+  local text, out, hidden = tmp "text", tmp "kept.csv", tmp "kept.hidden"
+  L.write(text, TEXT)
+  for _, case in ipairs { { out, "" }, { tmp "kept.trace", "--hidden " .. hidden } } do
+    for _, path in ipairs { case[1], hidden } do L.write(path, "old") end
+    local printed, err, code = ingot(("trace %%m -f %s -o %s %s"):format(text, case[1], case[2]), "ulimit -f 2;")
+    lu.assertEquals({ printed, code, partials() }, { "", 1, "" }, err)
+    lu.assertStrContains(err, ": cannot write: File too large")
+    lu.assertEquals({ L.read(case[1]), L.read(hidden) }, { "old", "old" })
+  end
+end
+
+local function end_run(path, more, kills)
+  local text = tmp "long"
+  L.write(text, TEXT:rep(2000))
+  for _, name in ipairs { path, tmp "sig.hidden" } do L.write(name, "old") end
+  local _, err, code = L.run(([[
+    env --default-signal=INT %s trace -m %s -f %s -c 100 -t 1 -o %s %s & p=$!
+    for i in $(seq 500); do [ -e %s.partial-$p ] && break; sleep 0.01; done
+    for i in $(seq %d); do kill -INT $p; done; wait $p]]):format(cli.bin, cli.weights, text, path, more, path, kills))
+  lu.assertEquals({ code, partials() }, { 130, "" }, err)
+  lu.assertEquals({ L.read(path), L.read(tmp "sig.hidden") }, { "old", "old" })
+  return err
+end
+
+function T.test_signals()
+  for path, more in pairs { [tmp "sig.csv"] = "", [tmp "sig.trace"] = "--hidden " .. tmp "sig.hidden" } do
+    lu.assertStrContains(end_run(path, more, 1), path .. ": not written: the run was interrupted")
+    end_run(path, more, 2) -- at once
+  end
+end
+
+local function replay(arguments) return L.run("out/tools/replay " .. arguments) end
+
+-- Names of files are shown with their control bytes spelled; files take their names when complete.
+function T.test_replay()
+  local trace, odd = "tests/data/tiny-route.trace", L.quote(tmp "a\27[31m\nb")
+  for _, arguments in ipairs { odd, trace .. " --hidden " .. odd, trace .. " --predictor " .. odd,
+    trace .. " --svg /nowhere/" .. odd, trace .. " --features /nowhere/" .. odd, trace .. " --pool " .. odd,
+    trace .. " --policies " .. odd, trace .. " --sets '\27x'" } do
+    local _, err, code = replay(arguments)
+    lu.assertTrue(code == 1 or code == 2, arguments)
+    lu.assertStrContains(err, "\\x1b")
+    lu.assertNil(err:find "[^\n\32-\126]", err)
+    lu.assertEquals(select(2, err:gsub("\n", "")), 1, err)
+  end
+  local svg = tmp "out.svg"
+  L.write(svg, "old")
+  local _, err, code = replay(trace .. " --pool 50 --policies lru --svg " .. svg)
+  lu.assertEquals({ code, partials() }, { 0, "" }, err)
+  lu.assertStrMatches(L.read(svg), "<svg.*</svg>\n")
+  L.write(svg, "old")
+  _, err, code = L.run(("ulimit -f 2; out/tools/replay %s --pool 50 --features %s"):format(trace, svg))
+  lu.assertEquals({ code, partials(), L.read(svg) }, { 2, "", "old" }, err)
+end
+
 TestTrace = T
 cli.finish()

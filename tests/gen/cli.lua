@@ -192,7 +192,7 @@ end
 function T.test_a_probe_that_fails()
   local out, code = lib.run(("CC=false %s models/tiny-mixtral.lua this --probe --out '%s'"):format(BUILD, folder))
   eq(code, 1)
-  eq(out, "build.lua: this: want tools/probe.c to compile and measure, got a failure\n")
+  eq(out, "build.lua: this: want tools/probe*.c to compile and measure, got a failure\n")
 end
 
 function T.test_probe_compiles_clean()
@@ -200,7 +200,7 @@ function T.test_probe_compiles_clean()
     local _, missing = lib.run("command -v " .. cc)
     if missing == 0 then
       local out, code = lib.run(("%s -std=c11 -O2 -fopenmp -Wall -Wextra -Wshadow -Wconversion -Werror "
-        .. "-fsyntax-only '%s/tools/probe.c'"):format(cc, ROOT))
+        .. "-fsyntax-only '%s/tools/probe.c' '%s/tools/probe_gpu.c'"):format(cc, ROOT, ROOT))
       eq({ out, code }, { "", 0 })
     end
   end

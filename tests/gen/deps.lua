@@ -79,7 +79,18 @@ end
 
 -- The programs of the build; tools/replay simulates the runtime's own policies.
 function T.test_build_tools_depend_on_nothing_of_ours()
-  check_includes("tools -maxdepth 1", {}, {})
+  check_includes("tools -maxdepth 1", {}, { "probe.h" })
+end
+
+-- The second of a name would replace the first, which then never runs.
+function T.test_every_test_has_a_name_of_its_own()
+  for _, path in ipairs(lib.lines(("find '%s./tests' -name '*.lua'"):format(lib.root))) do
+    local seen = {}
+    for name in lib.read(path):gmatch("\nfunction ([%w_.:]+)") do
+      lu.assertNil(seen[name], path .. ": " .. name .. " twice")
+      seen[name] = true
+    end
+  end
 end
 
 function T.test_luacheck()

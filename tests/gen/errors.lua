@@ -81,7 +81,7 @@ end
 
 function T.test_hardware_fields()
   eq(hw_problem { isa = 'isa = "sse"', cores = "" },
-    'x.lua: isa: want ref or avx2 or avx512 or amx, got "sse"\n'
+    'x.lua: isa: want ref or avx2 or avx512 or amx or neon or i8mm, got "sse"\n'
     .. 'x.lua: cores: want an integer from 1 to 1024, got nothing')
   eq(hw_problem { source = 'source = " "' }, 'x.lua: source: want where these numbers come from, got " "')
   eq(hw_problem { cache = "cache = { l1d = 1, l2 = 2 }" },
@@ -177,6 +177,15 @@ function T.test_vram_refusals()
   eq(why(4 << 30), "vram: want at most 2.1 GiB (4.0 GiB less 1.9 GiB reserved), got 3.6 GiB: "
     .. "resident weights 3.0 GiB, KV 512.0 MiB, work 54.6 MiB")
   eq(why(6 << 30), "cache: want 2 expert slots of 336.0 MiB for one layer's choice, got 1 in 588.4 MiB of VRAM")
+end
+
+function T.test_load_map_wants_everything_in_ram()
+  for _, case in ipairs { { "avx2-desktop", "tier=mmap", "tier=mmap" },
+      { "avx2-desktop", "experts_ram=50", "tier=disk" }, { "h200", "ctx=64", "a machine with a GPU" } } do
+    local plan, problems = lib.plan("tiny-mixtral", case[1], { "load=map", case[2] })
+    lu.assertNil(plan)
+    lu.assertStrContains(problems[1], "--set: load: want copy for " .. case[3] .. ", got map")
+  end
 end
 
 function T.test_vram_options_want_a_gpu()

@@ -8,7 +8,6 @@ local plan_cache = require "gen.plan_cache"
 local plan_kernels = require "gen.plan_kernels"
 local plan_layout = require "gen.plan_layout"
 local plan_mem = require "gen.plan_mem"
-local plan_prefetch = require "gen.plan_prefetch"
 local plan_rate = require "gen.plan_rate"
 local plan_tier = require "gen.plan_tier"
 
@@ -204,7 +203,8 @@ end
 
 function T.test_sizes_default()
   local p = lib.plan("tiny-mixtral", "avx2-desktop")
-  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8, tier = plan_tier.RAM })
+  eq(p.size, { ctx = 2048, batch = 256, logit_rows = 32, kv = "f16", threads = 8, tier = plan_tier.RAM,
+    load_map = 1 })
   eq(lib.plan("mixtral", "avx2-desktop").size.ctx, 4096)
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32" }).size.kv, "f32")
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "quant=f32", "kv=f16" }).size.kv, "f16")
@@ -218,39 +218,13 @@ function T.test_sizes_default()
   eq(lib.plan("tiny-mixtral", "avx2-desktop", { "batch=5" }).size.logit_rows, 5)
 end
 
--- Slots are dealt to sets in runs of layers; the left-over ones go to the first sets.
-function T.test_tier_geometry()
-  local p = lib.plan("mixtral", "avx2-desktop", { "experts_ram=30", "sets=16" })
-  local t = p.size.tier
-  eq({ t.kind, t.n_slot, t.n_set, t.ways[1], t.ways[12], t.ways[13] }, { "disk", 76, 16, 5, 5, 4 })
-  eq({ t.set_of[1], t.set_of[2], t.set_of[3], t.set_of[32] }, { 0, 0, 1, 15 })
-  eq({ t.first[1], t.first[2], t.first[17] }, { 0, 5, 76 })
-  eq(p.mem.expert_bytes // t.slot_bytes, 76)
-end
-
--- Three experts in turn through two ways: recency never hits, and a perfect fit always does.
-function T.test_hit_rate_of_a_trace()
-  local plan_hit = require "gen.plan_hit"
-  local m = { n_layer = 1, n_expert = 4, n_expert_used = 1 }
-  local trace = { n_row = 400, n_layer = 1, n_expert = 4, top_k = 1, expert = function(row) return row % 3 end }
-  local function rate(ways)
-    return plan_hit.rate(m, { n_set = 1, n_slot = ways, set_of = { 0 }, ways = { ways }, moe = { 1 } }, "lru", trace)
-  end
-  eq({ rate(2), rate(3) }, { 0.0, 1.0 })
-end
-
-function T.test_traces()
-  local trace, problems = require "gen.trace", {}
-  local csv = "# route_trace v1\n# model=x n_layer=2 n_expert=8 n_expert_used=2\nturn,phase,step,layer,slot,expert\n"
-    .. "0,0,0,0,0,7,0.6,0,1\n0,0,0,0,1,3,0.4,0,1\n0,1,0,0,0,2,1,0,1\n0,0,0,1,0,1,0.6,0,1\n"
-  local t = trace.parse(csv, "t.csv", { n_expert = 8, n_expert_used = 2 }, problems)
-  eq(problems, {})
-  eq({ t.n_row, t.expert(1, 1, 1), t.expert(1, 1, 2), t.expert(1, 2, 1), t.expert(2, 1, 1) }, { 2, 7, 3, 1, 2 })
-  eq(t.expert(1, 2, 2), nil)
-  trace.parse(csv, "t.csv", { n_expert = 8, n_expert_used = 4 }, problems)
-  trace.parse("MOETRC02", "t", nil, problems)
-  eq(problems, { "t.csv: trace: want 8 experts, 4 used, as the model's, got 8, 2 used",
-                 "t: trace: want a route CSV, MOETRC01 or MOETRC02, got none" })
+-- Weights stay in their file's pages where nothing else needs them in memory of its own.
+function T.test_load()
+  local function load_map(...) return lib.plan(...).size.load_map end
+  eq(load_map("tiny-mixtral", "avx2-desktop", { "load=map" }), 1)
+  eq(load_map("tiny-mixtral", "avx2-desktop", { "load=copy" }), 0)
+  eq(load_map("mixtral", "avx2-desktop", { "experts_ram=30" }), 0)
+  eq(load_map("tiny-mixtral", "h200"), 0)
 end
 
 function T.test_context_shrinks_to_fit_and_says_so()
@@ -294,10 +268,15 @@ function T.test_blocks_of_256_fall_back_with_a_note()
 end
 
 function T.test_kernels()
-  eq(plan_kernels.plan { isa = "ref" }, { isa = "ref", kern = "ig_kernels_ref", need_cpu = 0 })
-  eq(plan_kernels.plan { isa = "avx2" }, { isa = "avx2", kern = "ig_kernels_avx2", need_cpu = 1 })
-  eq(plan_kernels.plan { isa = "avx512" }, { isa = "avx512", kern = "ig_kernels_avx512", need_cpu = 3 })
-  eq(plan_kernels.plan { isa = "amx" }, { isa = "amx", kern = "ig_kernels_amx", need_cpu = 7 })
+  local function check(isa, need_cpu, arch)
+    eq(plan_kernels.plan { isa = isa }, { isa = isa, kern = "ig_kernels_" .. isa, need_cpu = need_cpu, arch = arch })
+  end
+  check("ref", 0, "")
+  check("avx2", 1, "x86_64")
+  check("avx512", 3, "x86_64")
+  check("amx", 7, "x86_64")
+  check("neon", 256, "aarch64")
+  check("i8mm", 768, "aarch64")
 end
 
 function T.test_rate()
@@ -307,18 +286,6 @@ function T.test_rate()
   r = plan_rate.plan(2000000000, { cpu_bw = 20e9, mem_bw = 40e9 })
   eq({ r.tps, r.bound }, { 10.0, "cores" })
   eq(plan_rate.plan(1, { cpu_bw = 1, mem_bw = 1 }, false, 0.25).tps, 4.0)
-end
-
-function T.test_cache_paper_geometry()
-  -- The published 24 GB example: BF16 Mixtral 8x7B, experts of 336 MiB, 56
-  -- slots, 14 x 4 among the choices.  Assumed: 24564 MiB less 1920 MiB
-  -- reserved, 4096 positions of f16 KV, batches of 256.
-  local cache = lib.plan("mixtral", "4090", { "quant=bf16", "quant.router=bf16" }).cache
-  eq(cache.slot_bytes, 336 << 20)
-  eq(cache.slots, 56)
-  local geometries = {}
-  for _, g in ipairs(cache.weighed) do geometries[#geometries + 1] = g.sets .. " x " .. g.ways end
-  eq(table.concat(geometries, ", "), "28 x 2, 18 x 3, 14 x 4, 11 x 5, 9 x 6, 8 x 7, 7 x 8")
 end
 
 function T.test_cache_covers_layers_first()
@@ -333,7 +300,7 @@ function T.test_cache_seconds_by_hand()
   -- 0.5e9/(20e9 + 10e9); GPU 0.5e9/100e9.
   local m = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }
   local hw = { cpu_bw = 10e9, mem_bw = 40e9,
-    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, link_bw = 20e9 } }
+    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, busy_link_bw = 20e9, busy_cpu_bw = 10e9 } }
   local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }
   local cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
   eq({ cache.sets, cache.ways, cache.slots }, { 1, 1, 1 })
@@ -380,15 +347,6 @@ function T.test_device_says_what_it_cannot()
   local _, problems = lib.plan("deepseek-v2-lite", "h200")
   lu.assertStrContains(problems[1], "gpu: the device's kernels do not know this model; ")
   lu.assertStrContains(problems[1], "kv_lora: want none, got 512")
-end
-
-function T.test_prefetch_stride()
-  -- 2 experts of 100 MB over 25 GB/s are 8 ms; a layer computes for 3 ms: 2.67, so 3.
-  eq(plan_prefetch.stride(2, 100000000, 25e9, 3e-3), 3)
-  eq(plan_prefetch.stride(2, 100000000, 25e9, 1.0), 1)
-  eq(plan_prefetch.stride(2, 100000000, 25e9, 1e-6), 8)
-  local p = lib.plan("mixtral", "4090")
-  eq(#p.strides, 32)
 end
 
 function T.test_profile_derives()

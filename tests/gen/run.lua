@@ -5,7 +5,7 @@ package.path = root .. "tests/gen/?.lua;" .. root .. "?.lua;" .. package.path
 local lu = require "luaunit"
 
 local suites = {}
-for _, name in ipairs { "units", "plans", "errors", "hf", "families", "gguf", "golden", "predict",
+for _, name in ipairs { "units", "plans", "tier", "errors", "hf", "families", "gguf", "golden", "predict",
                       "deps", "cli", "matrix" } do
   suites[#suites + 1] = { name, (require(name)) }
 end

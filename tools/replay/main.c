@@ -12,6 +12,7 @@
 #include "options.h"
 #include "plot.h"
 #include "policies.h"
+#include "say.h"
 #include "study.h"
 #include "xcache.h"
 
@@ -45,8 +46,7 @@ static int choose_rows(struct job *j)
     const struct trace *t = &j->t;
     for (uint32_t i = 0; i < o->n_doc + o->n_train; i++) {
         const uint32_t d = i < o->n_doc ? o->doc[i] : o->train[i - o->n_doc];
-        if (d >= t->n_doc)
-            return fprintf(stderr, "replay: document: want below %u, got %u\n", t->n_doc, d), -1;
+        if (d >= t->n_doc) return ig_say("document: want below %u, got %u", t->n_doc, d);
     }
     const int decode = o->count_decode || (t->is_route && !o->count_all);
     const uint32_t batch = o->batch > 0 ? (uint32_t)o->batch : t->is_route ? UINT32_MAX : 1;
@@ -132,11 +132,6 @@ static void plot_point(struct job *j, uint32_t pool, const struct sim_result *r)
 
 static void plot_run(const struct job *j, const struct sim_conf *conf)
 {
-    FILE *f = fopen(j->o.svg, "w");
-    if (!f) {
-        fprintf(stderr, "replay: %s: cannot write\n", j->o.svg);
-        exit(1);
-    }
     /* Means of runs of rows: a pixel cannot show more. */
     enum { N = 400 };
     static double x[N], stride[N], stall[N];
@@ -163,8 +158,10 @@ static void plot_run(const struct job *j, const struct sim_conf *conf)
           .n_line = 1,
           .line = { { "stall", n, x, stall } } },
     };
-    ig_plot_svg(f, panel, 2);
-    fclose(f);
+    struct out_file out;
+    if (ig_out_file_open(&out, j->o.svg)) exit(1);
+    ig_plot_svg(out.f, panel, 2);
+    if (ig_out_file_keep(&out)) exit(1);
 }
 
 static void run_one(struct job *j, const char *sets, uint32_t n_set, const char *name,
@@ -188,12 +185,13 @@ static void run_one(struct job *j, const char *sets, uint32_t n_set, const char 
     ig_geometry(&conf.g, &j->t, n_set, slots);
     if (policy && o->predict >= 0) {
         ig_predict_init(&predictor, (enum predict_kind)o->predict, &j->t, &j->learned,
-                        o->rule.max ? o->rule.max : o->distance);
+                        o->stride[1] ? o->stride[1] : o->distance);
         predictor.least = o->least;
         conf.predictor = &predictor;
     }
-    if (policy && o->rule.max) {
+    if (policy && o->stride[1]) {
         conf.rule = &o->rule;
+        conf.stride = o->stride;
         conf.stride_log = ig_zalloc(j->rows.n, sizeof(float));
         conf.stall_log = ig_zalloc(j->rows.n, sizeof(float));
     }
@@ -226,8 +224,7 @@ static int run_policy(struct job *j, const char *spec, size_t len, const char *s
                            .first = j->first,
                            .when = j->when };
     const struct ig_policy *policy = ig_policy_parse(spec, len, &arg.base);
-    if (!policy || len >= sizeof name)
-        return fprintf(stderr, "replay: --policies: no policy %.*s\n", (int)len, spec), -1;
+    if (!policy || len >= sizeof name) return ig_say("--policies: no policy %.*s", (int)len, spec);
     memcpy(name, spec, len);
     name[len] = 0;
     plot_line(j, sets, name);
@@ -264,9 +261,7 @@ static int run_all(struct job *j)
         else
             n = strtoul(sets, NULL, 10);
         if (n < 1 || n > j->t.n_layer)
-            return fprintf(stderr, "replay: --sets: want layers, global or 1..%u, got %s\n",
-                           j->t.n_layer, sets),
-                   -1;
+            return ig_say("--sets: want layers, global or 1..%u, got %s", j->t.n_layer, sets);
         if (run_sets(j, sets, (uint32_t)n)) return -1;
         if (!s[len]) return 0;
     }
@@ -275,10 +270,10 @@ static int run_all(struct job *j)
 static int write_svg(struct job *j)
 {
     const struct plot panel[2] = { j->hit_plot, j->speed_plot };
-    FILE *f = fopen(j->o.svg, "w");
-    if (!f) return fprintf(stderr, "replay: %s: cannot write\n", j->o.svg), -1;
-    ig_plot_svg(f, panel, 2);
-    return fclose(f) ? -1 : 0;
+    struct out_file out;
+    if (ig_out_file_open(&out, j->o.svg)) return -1;
+    ig_plot_svg(out.f, panel, 2);
+    return ig_out_file_keep(&out);
 }
 
 /* What the predictors have beside the trace. */
@@ -287,15 +282,15 @@ static int learned(struct job *j)
     j->learned.train = j->train;
     if (j->o.predictor) {
         if (ig_predictor_file_read(&j->file, j->o.predictor, &j->t))
-            return fprintf(stderr, "replay: %s: %s\n", j->o.predictor, j->file.why);
+            return ig_say("%s: %s", j->o.predictor, j->file.why);
         j->learned.file = &j->file;
     } else if (j->o.predict == PREDICT_FOREST || j->o.predict == PREDICT_MLP) {
-        return fprintf(stderr, "replay: --predict %s: want --predictor FILE, got none\n",
-                       ig_predict_name[j->o.predict]);
+        return ig_say("--predict %s: want --predictor FILE, got none",
+                      ig_predict_name[j->o.predict]);
     }
     if (j->o.hidden) {
         if (ig_hidden_read(&j->hidden, j->o.hidden, &j->t))
-            return fprintf(stderr, "replay: %s: %s\n", j->o.hidden, j->hidden.why);
+            return ig_say("%s: %s", j->o.hidden, j->hidden.why);
         j->learned.hidden = &j->hidden;
     }
     return 0;
@@ -307,7 +302,7 @@ int main(int argc, char **argv)
     const int rc = ig_options(&j.o, argc, argv);
     if (rc) return rc < 0 ? 2 : 0;
     if (ig_trace_read(&j.t, j.o.trace)) {
-        fprintf(stderr, "replay: %s: %s\n", j.o.trace, j.t.why);
+        ig_say("%s: %s", j.o.trace, j.t.why);
         return 1;
     }
     if (choose_rows(&j)) return 2;
@@ -328,7 +323,7 @@ int main(int argc, char **argv)
         bad = ig_features(&j.t, &j.rows, &j.learned, j.o.features, j.o.every);
     else
         bad = run_all(&j);
-    if (!bad && j.o.svg && !j.o.recall && !j.o.features && !j.o.rule.max) bad = write_svg(&j);
+    if (!bad && j.o.svg && !j.o.recall && !j.o.features && !j.o.stride[1]) bad = write_svg(&j);
     free(j.y);
     free(j.hot);
     free(j.first);

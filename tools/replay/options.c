@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "policies.h"
+#include "say.h"
 
 static const char usage[] =
     "usage: replay TRACE [options]\n"
@@ -37,8 +38,7 @@ static const char usage[] =
 
 static int bad(const char *opt, const char *got, const char *want)
 {
-    fprintf(stderr, "replay: %s: want %s, got %s\n", opt, want, got ? got : "nothing");
-    return -1;
+    return ig_say("%s: want %s, got %s", opt, want, got ? got : "nothing");
 }
 
 /* Numbers with `sep` between, each in lo..hi; how many, or -1. */
@@ -95,7 +95,8 @@ static int machine(struct options *o, const char *opt, const char *v)
 
 static int prediction(struct options *o, const char *opt, const char *v)
 {
-    double d, s[5] = { 0, 0, 16, 8, 32 };
+    const struct ig_stride_rule *usual = &ig_stride_usual;
+    double d, s[5] = { 0, 0, usual->wait_max, usual->overload_max, usual->window };
     if (!strcmp(opt, "--predict")) {
         for (int i = 0; i < N_PREDICT; i++)
             if (!strcmp(v, ig_predict_name[i])) o->predict = i;
@@ -122,8 +123,8 @@ static int prediction(struct options *o, const char *opt, const char *v)
         const int n = numbers(v, ':', 1, 60000, s, 5);
         if (n < 2 || s[0] > s[1] || s[1] > IG_MAX_DIST)
             return bad(opt, v, "MIN:MAX[:WAIT:OVERLOAD:WINDOW], 1 <= MIN <= MAX <= 8");
-        o->rule = (struct ig_stride_rule){ (uint8_t)s[0], (uint8_t)s[1], (uint16_t)s[2],
-                                           (uint16_t)s[3], (uint16_t)s[4] };
+        o->stride[0] = (uint8_t)s[0], o->stride[1] = (uint8_t)s[1];
+        o->rule = (struct ig_stride_rule){ (uint16_t)s[2], (uint16_t)s[3], (uint16_t)s[4] };
     } else {
         return 1;
     }

@@ -23,8 +23,9 @@ struct options {
     int predict; /* enum predict_kind, -1: none */
     int prefetch;
     uint32_t distance, width;
-    float least;                /* chance below which nothing is predicted */
-    struct ig_stride_rule rule; /* max 0: the distance stays */
+    float least;       /* chance below which nothing is predicted */
+    uint8_t stride[2]; /* bounds; 0: the distance stays */
+    struct ig_stride_rule rule;
     int csv, recall;
     const char *svg;
     const char *predictor, *hidden, *features; /* files */

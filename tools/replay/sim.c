@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "say.h"
 #include "xcache.h"
 
 enum { MAX_K = 256, NO_SLOT = -1 };
@@ -34,7 +35,7 @@ void *ig_zalloc(size_t n, size_t size)
 {
     void *p = calloc(n ? n : 1, size);
     if (!p) {
-        fprintf(stderr, "replay: not enough memory for %zu x %zu bytes\n", n, size);
+        ig_say("not enough memory for %zu x %zu bytes", n, size);
         exit(1);
     }
     return p;
@@ -318,16 +319,17 @@ static void sim_init(struct sim *s, const struct sim_conf *c)
         const size_t bytes = ig_xcache_bytes(&c->g, c->policy, c->arg);
         s->mem = aligned_alloc(64, bytes);
         if (!bytes || !s->mem) {
-            fprintf(stderr, "replay: no cache of %u slots in %u sets\n", c->g.n_slot, c->g.n_set);
+            ig_say("no cache of %u slots in %u sets", c->g.n_slot, c->g.n_set);
             exit(1);
         }
         ig_xcache_init(&s->cache, &c->g, c->policy, c->arg, s->mem);
     }
     if (c->rule) {
-        uint8_t *planned = ig_zalloc(layers, 1);
+        uint8_t(*planned)[3] = ig_zalloc(layers, sizeof *planned);
         s->stride = ig_zalloc(layers, sizeof *s->stride);
-        memset(planned, (int)c->distance, layers);
-        ig_stride_init(s->stride, layers, c->rule, planned);
+        for (uint32_t l = 0; l < layers; l++)
+            planned[l][0] = (uint8_t)c->distance, memcpy(planned[l] + 1, c->stride, 2);
+        ig_stride_init(s->stride, layers, (const uint8_t(*)[3])planned);
         free(planned);
     }
 }

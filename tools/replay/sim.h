@@ -43,6 +43,7 @@ struct sim_conf {
     int prefetch;                      /* 0: predictions only reach the policy */
     uint32_t distance, width;          /* layers ahead; experts of each prediction, 0: all */
     const struct ig_stride_rule *rule; /* NULL: distance stays */
+    const uint8_t *stride;             /* with a rule: its least and most */
     float *stride_log;                 /* [rows->n] mean stride, with a rule */
     float *stall_log; /* [rows->n] stall of the row as a share of its time, may be NULL */
 };

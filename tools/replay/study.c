@@ -1,6 +1,9 @@
 /* study.c -- recall of all predictors, and the features they are trained from; see study.h. */
 #include "study.h"
 
+#include "say.h"
+#include "stop.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -35,12 +38,12 @@ static int chosen(const struct trace *t, uint32_t row, uint32_t layer, uint32_t 
 int ig_features(const struct trace *t, const struct run_rows *rows, const struct learned *from,
                 const char *path, uint32_t every)
 {
-    FILE *out = fopen(path, "wb");
-    if (!out) return fprintf(stderr, "replay: %s: cannot write\n", path), 1;
+    struct out_file out;
+    if (ig_out_file_open(&out, path)) return 1;
     struct predictor p;
     uint8_t(*f)[IG_N_PFEATURE] = ig_zalloc(t->n_expert, sizeof *f);
     ig_predict_init(&p, PREDICT_TOKEN, t, from, 0);
-    for (uint32_t i = 0; i < rows->n; i++) {
+    for (uint32_t i = 0; i < rows->n && !ig_stop_signal(); i++) {
         const uint32_t row = rows->row[i];
         for (uint32_t l = 0; i % every == 0 && l < t->n_layer; l++)
             for (int d = N_DIST; d-- > 0;) { /* farther questions come first, as they would */
@@ -48,14 +51,17 @@ int ig_features(const struct trace *t, const struct run_rows *rows, const struct
                 ig_predict_features(&p, row, l, dist[d], f);
                 for (uint32_t e = 0; e < t->n_expert; e++) {
                     if (!ig_sense_candidate(f[e])) continue;
-                    fwrite(f[e], 1, IG_N_PFEATURE, out);
-                    fputc((int)dist[d], out), fputc((int)l, out), fputc(chosen(t, row, l, e), out);
+                    const int cell[3] = { (int)dist[d], (int)l, chosen(t, row, l, e) };
+                    fwrite(f[e], 1, IG_N_PFEATURE, out.f);
+                    for (int k = 0; k < 3; k++) fputc(cell[k], out.f);
                 }
             }
         ig_predict_row(&p, row);
     }
     ig_predict_free(&p);
     free(f);
-    const int bad = ferror(out);
-    return fclose(out) || bad ? (fprintf(stderr, "replay: %s: cannot write\n", path), 1) : 0;
+    if (!ig_stop_signal()) return ig_out_file_keep(&out) != 0;
+    ig_out_file_drop(&out);
+    ig_say("%s: not written: the run was interrupted", path);
+    return 1;
 }

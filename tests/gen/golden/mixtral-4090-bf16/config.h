@@ -56,6 +56,7 @@ enum {
     IG_TIER_DISK     = 1,
     IG_TIER_MMAP     = 2,
     IG_TIER          = 0,
+    IG_LOAD_MAP      = 0, /* 1: weights stay where the page cache has them; 0: copied */
 
     /* -- kernels of the device (gen/plan_device.lua) */
     IG_DEVICE_ROWS   = 8,

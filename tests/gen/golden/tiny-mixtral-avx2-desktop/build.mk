@@ -7,4 +7,6 @@
 
 ID          := tiny-mixtral-avx2-desktop
 BINARY      := tiny-mixtral
+ISA         := avx2
+NEEDS_ARCH  := x86_64
 ON_DEVICE   := 0

@@ -56,6 +56,7 @@ enum {
     IG_TIER_DISK     = 1,
     IG_TIER_MMAP     = 2,
     IG_TIER          = 0,
+    IG_LOAD_MAP      = 1, /* 1: weights stay where the page cache has them; 0: copied */
 };
 
 /* The model's arithmetic (runtime/base/plan.h has the kinds): constants, so that what a model

@@ -11,7 +11,7 @@
 _Static_assert((int)IG_F16 == (int)IG_KV_FMT, "the format of KV");
 _Static_assert(IG_PANEL_ROWS == 16 && IG_QBLOCK == 32 && IG_KV_BLOCK == 64, "panels and blocks");
 _Static_assert(sizeof(struct ig_xq) == 40, "int8 activations");
-_Static_assert(IG_NEED_CPU <= (IG_CPU_AVX2 | IG_CPU_AVX512 | IG_CPU_AMX), "known CPU features");
+_Static_assert((IG_NEED_CPU & ~(unsigned)IG_CPU_KNOWN) == 0, "known CPU features");
 
 /* The arena's buffers in use: whole pages, in order, apart, inside. */
 _Static_assert(IG_MEM_KV_OFF % 4096 == 0 && IG_MEM_DATA_OFF + IG_MEM_DATA_BYTES <= IG_MEM_KV_OFF, "DATA, then KV");
@@ -423,6 +423,7 @@ const char *const ig_plan_text[] = {
     "weights    experts bf16, attention bf16, router f32, embedding bf16, output bf16\n",
     "           6.3 MiB resident + 52.5 MiB of experts (480.0 KiB each)\n",
     "sizes      2048 positions of f16 KV, batches of 256 rows (32 with logits), 8 threads\n",
+    "           weights mapped from their file\n",
     "\n",
     "arena               offset            bytes\n",
     "  data                   0         61669376  58.8 MiB\n",

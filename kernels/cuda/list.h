@@ -1,0 +1,70 @@
+/* list.h -- which kernels a step and a batch have: X(name, threads, shared memory beyond its own).
+ *
+ * For the host's files that launch them and for the emulation; the sizes are names that the includer
+ * has, where its X uses them.
+ */
+#ifndef IG_CUDA_LIST_H
+#define IG_CUDA_LIST_H
+
+#if IG_XC
+#define IG_PLACE_KERNEL(X) X(place, IG_PLACE_THREADS, 0)
+#else
+#define IG_PLACE_KERNEL(X)
+#endif
+
+#if IG_KV_LORA && IG_Q_LORA
+#define IG_LATENT_Q_KERNEL(X) X(latent_q, IG_PANEL_THREADS, 0)
+#else
+#define IG_LATENT_Q_KERNEL(X)
+#endif
+/* What a row's attention has beside ig_attn: of latent attention; where K and V are stored before it. */
+#if IG_KV_LORA
+#define IG_LATENT_KERNELS(X) \
+    X(latent, IG_PANEL_THREADS, 0) \
+    IG_LATENT_Q_KERNEL(X) \
+    X(absorb, IG_PANEL_THREADS, 0) \
+    X(values, IG_PANEL_THREADS, 0)
+#define IG_STORE_KERNEL(X)
+#else
+#define IG_LATENT_KERNELS(X)
+#define IG_STORE_KERNEL(X) X(store_kv, IG_PANEL_THREADS, 0)
+#endif
+#if IG_KV_Q8
+#define IG_STEP_STORE_KERNEL(X) IG_STORE_KERNEL(X)
+#else
+#define IG_STEP_STORE_KERNEL(X)
+#endif
+
+/* Of one row. */
+#define IG_STEP_KERNELS(X) \
+    IG_PLACE_KERNEL(X) \
+    X(embed, IG_ROW_THREADS, 0) \
+    X(qkv, IG_PANEL_THREADS, 0) \
+    IG_STEP_STORE_KERNEL(X) \
+    IG_LATENT_KERNELS(X) \
+    X(attn, ATTN_THREADS, ATTN_SHARED) \
+    X(attn_out, IG_PANEL_THREADS, 0) \
+    X(router, IG_PANEL_THREADS, 0) \
+    X(gate_up, IG_GATE_UP_THREADS, 0) \
+    X(down, DOWN_THREADS, 0) \
+    X(norm, IG_ROW_THREADS, 0) \
+    X(output, IG_PANEL_THREADS, 0)
+
+#define IG_BATCH_KERNELS(X) \
+    X(embed, IG_ROW_THREADS, 0) \
+    X(norm, IG_ROW_THREADS, 0) \
+    X(qkv, IG_PANEL_THREADS, 0) \
+    IG_STORE_KERNEL(X) \
+    IG_LATENT_KERNELS(X) \
+    X(attn, ATTN_THREADS, ATTN_SHARED) \
+    X(quantize, IG_ROW_THREADS, 0) \
+    X(attn_out, IG_PANEL_THREADS, 0) \
+    X(router, IG_PANEL_THREADS, 0) \
+    X(topk, IG_TOPK_THREADS, 0) \
+    X(group, IG_GROUP_THREADS, 0) \
+    X(gate_up, IG_GATE_UP_THREADS, 0) \
+    X(down, IG_PANEL_THREADS, 0) \
+    X(combine, IG_ROW_THREADS, 0) \
+    X(output, IG_PANEL_THREADS, 0)
+
+#endif

@@ -1,0 +1,193 @@
+-- Where experts live: geometries, what a trace says, sizes that others published, refusals.
+
+local lu = require "luaunit"
+local lib = require "lib"
+local plan_background = require "gen.plan_background"
+local plan_hit = require "gen.plan_hit"
+local plan_hot = require "gen.plan_hot"
+local plan_prefetch = require "gen.plan_prefetch"
+
+local eq = lu.assertEquals
+local T = {}
+
+-- Slots are dealt to sets in runs of layers; the left-over ones go to the first sets.
+function T.test_tier_geometry()
+  local p = lib.plan("mixtral", "avx2-desktop", { "experts_ram=30", "sets=16" })
+  local t = p.size.tier
+  eq({ t.kind, t.n_slot, t.n_set, t.ways[1], t.ways[12], t.ways[13] }, { "disk", 76, 16, 5, 5, 4 })
+  eq({ t.set_of[1], t.set_of[2], t.set_of[3], t.set_of[32] }, { 0, 0, 1, 15 })
+  eq({ t.first[1], t.first[2], t.first[17] }, { 0, 5, 76 })
+  eq(p.mem.expert_bytes // t.slot_bytes, 76)
+end
+
+-- Three experts in turn through two ways: recency never hits, and a perfect fit always does.
+function T.test_hit_rate_of_a_trace()
+  local m = { n_layer = 1, n_expert = 4, n_expert_used = 1 }
+  local trace = { n_row = 400, n_layer = 1, n_expert = 4, top_k = 1, expert = function(row) return row % 3 end }
+  local function rate(ways)
+    return plan_hit.rate(m, { n_set = 1, n_slot = ways, set_of = { 0 }, ways = { ways }, moe = { 1 } }, "lru", trace)
+  end
+  eq({ rate(2), rate(3) }, { 0.0, 1.0 })
+end
+
+function T.test_traces()
+  local trace, problems = require "gen.trace", {}
+  local csv = "# route_trace v1\n# model=x n_layer=2 n_expert=8 n_expert_used=2\nturn,phase,step,layer,slot,expert\n"
+    .. "0,0,0,0,0,7,0.6,0,1\n0,0,0,0,1,3,0.4,0,1\n0,1,0,0,0,2,1,0,1\n0,0,0,1,0,1,0.6,0,1\n"
+  local t = trace.parse(csv, "t.csv", { n_expert = 8, n_expert_used = 2 }, problems)
+  eq(problems, {})
+  eq({ t.n_row, t.expert(1, 1, 1), t.expert(1, 1, 2), t.expert(1, 2, 1), t.expert(2, 1, 1) }, { 2, 7, 3, 1, 2 })
+  eq(t.expert(1, 2, 2), nil)
+  trace.parse(csv, "t.csv", { n_expert = 8, n_expert_used = 4 }, problems)
+  trace.parse("MOETRC02", "t", nil, problems)
+  eq(problems, { "t.csv: trace: want 8 experts, 4 used, as the model's, got 8, 2 used",
+                 "t: trace: want a route CSV, MOETRC01 or MOETRC02, got none" })
+end
+
+
+-- Two layers of three experts, one used: rows 0 0 0 1 | 0 0 2 2 in the first, all 1 in the second.
+local function fixed_trace()
+  local first = { 0, 0, 0, 1, 0, 0, 2, 2 }
+  return { n_row = 8, n_layer = 2, n_expert = 3, top_k = 1,
+           expert = function(row, layer) return layer == 1 and first[row] or 1 end }
+end
+
+function T.test_the_hot_table_of_a_trace()
+  local m, moe = { n_layer = 2, n_expert = 3, n_expert_used = 1 }, { 1, 2 }
+  eq(plan_hot.uses(m, moe, fixed_trace()), { 5, 1, 2, 0, 8, 0 })
+  eq(plan_hot.uses(m, { 1 }, fixed_trace()), { 5, 1, 2, 0, 0, 0 })   -- a dense second layer
+end
+
+-- Predicted by the table of the first half, on the second: not by what it was counted in.
+function T.test_hit_rate_of_a_hot_table()
+  local m = { n_layer = 2, n_expert = 3, n_expert_used = 1 }
+  local function rate(n_set, ways)
+    return plan_hit.rate(m, { n_set = n_set, n_slot = n_set * ways[1], set_of = n_set == 2 and { 0, 1 } or { 0, 0 },
+      ways = ways, moe = { 1, 2 } }, "static", fixed_trace())
+  end
+  eq(rate(2, { 1, 1 }), 6 / 8)     -- expert 0 twice of four, expert 1 always
+  eq(rate(1, { 1 }), 4 / 8)        -- the second layer's alone
+  eq(rate(2, { 3, 3 }), 1.0)
+end
+
+function T.test_static_wants_a_trace_and_takes_its_table()
+  local _, problems = lib.plan("tiny-mixtral", "avx2-desktop", { "experts_ram=25", "policy=static" })
+  eq(problems, { "--set: policy: static wants trace=FILE, whose most used experts it keeps, got none" })
+  local text = lib.read(lib.root .. "tests/data/tiny-route.trace")
+  local p = lib.plan("tiny-mixtral", "avx2-desktop", { "experts_ram=25", "policy=static", "trace=x" }, { trace = text })
+  local sum = 0
+  for _, n in ipairs(p.size.tier.hot) do sum = sum + n end
+  local rows = require("gen.trace").parse(text, "x", p.model, {}).n_row
+  eq(sum, rows * p.model.n_layer * p.model.n_expert_used)
+  lu.assertStrContains(lib.files(p)["config.h"], "#define IG_POLICY_HOT     ig_xc_hot")
+  lu.assertStrContains(lib.files(p)["tables.c"], "const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT] = {")
+end
+
+-- The published 24 GB example (arXiv 2512.16473): BF16 experts.  Assumed: 24564 MiB of VRAM less 1920 MiB
+-- reserved, 4096 positions of f16 KV, batches of 256.
+local function published(model)
+  return lib.plan(model, "4090", { "quant=bf16", "quant.router=bf16" })
+end
+local function shapes(weighed)
+  local list = {}
+  for i, g in ipairs(weighed) do list[i] = g.sets .. " x " .. g.ways end
+  return table.concat(list, ", ")
+end
+
+function T.test_published_mixtral_geometry()
+  local p = published("mixtral")
+  eq({ p.cache.slot_bytes, p.cache.slots }, { 336 << 20, 56 })
+  eq(shapes(p.cache.weighed), "28 x 2, 18 x 3, 14 x 4, 11 x 5, 9 x 6, 8 x 7, 7 x 8")
+  -- Its scheme: two tokens' experts a set, the CPU computes every miss, each is copied in the background.
+  local best, weighed = plan_background.plan(p.model, p.hw, p.layout, p.cache)
+  eq(shapes(weighed), "14 x 4, 11 x 5, 9 x 6, 8 x 7, 7 x 8")
+  eq(shapes { best, p.background }, "14 x 4, 14 x 4")
+end
+
+-- Few cores want many sets, many cores more ways: there the copies are the bottleneck.  Assumed: 3 GB/s a core, 6
+-- GB/s of the link for copies of memory that is not pinned.
+function T.test_published_geometry_follows_the_cores()
+  local p = published("mixtral")
+  p.hw.gpu.link_bw = 6e9
+  local function best(cores)
+    p.hw.cpu_bw = cores * 3e9
+    return shapes { (plan_background.plan(p.model, p.hw, p.layout, p.cache)) }
+  end
+  eq({ best(1), best(4), best(16), best(24), best(64) }, { "14 x 4", "14 x 4", "11 x 5", "9 x 6", "8 x 7" })
+end
+
+function T.test_published_phi_geometry()
+  local p = published("phi-3.5-moe")
+  eq(p.cache.slot_bytes, 150 << 20)
+  lu.assertTrue(p.cache.slots >= 125 and p.cache.slots <= 128, p.cache.slots)
+  lu.assertStrContains(shapes(p.cache.weighed), "25 x 5, 21 x 6")
+  eq(shapes { p.background }, "21 x 6")
+end
+
+function T.test_prefetch_stride()
+  -- 2 experts of 100 MB over 25 GB/s are 8 ms; a layer computes for 3 ms: 2.67, so 3.
+  eq(plan_prefetch.stride(2, 100000000, 25e9, 3e-3), 3)
+  eq(plan_prefetch.stride(2, 100000000, 25e9, 1.0), 1)
+  eq(plan_prefetch.stride(2, 100000000, 25e9, 1e-6), 8)
+  local p = lib.plan("mixtral", "4090")
+  eq(#p.strides, 32)
+end
+
+
+-- Bounds are those of a link four times faster and four times slower than measured.
+function T.test_stride_bounds()
+  local function bounds(s) return { plan_prefetch.bounds(s) } end
+  eq({ bounds(0.1), bounds(0.8), bounds(1.5), bounds(5), bounds(40) },
+    { { 1, 1 }, { 1, 4 }, { 1, 6 }, { 2, 8 }, { 2, 8 } })
+end
+
+function T.test_strides_of_a_tier()
+  -- Of 2 experts 1 misses; 3 MB over 1 GB/s are 3 ms, a layer computes for 2 ms: 1.5 layers.  The dense one: none.
+  local m, hw = { n_expert_used = 2 }, { disk_bw = 1e9 }
+  local layout = { layers = { { n_expert = 0, expert_stride = 0 }, { n_expert = 8, expert_stride = 3000000 },
+    { n_expert = 8, expert_stride = 3000000 } } }
+  local tier = { hit = 0.5, pace = { compute_s = 4e-3 }, moe = { 2, 3 }, set_of = { 0, 0, 1 }, ways = { 2, 2 } }
+  local function strides(opts) return plan_prefetch.of_tier(m, hw, layout, opts, tier, 2) end
+  eq(strides {}, { { 1, 1, 1 }, { 2, 1, 6 }, { 2, 1, 6 } })
+  eq(strides { stride = 5 }, { { 1, 1, 1 }, { 5, 2, 8 }, { 5, 2, 8 } })
+  -- One set for both: what is fetched for later layers leaves the ways of the layer at hand.
+  tier.set_of, tier.ways = { 0, 0, 0 }, { 6 }
+  eq(strides {}, { { 1, 1, 1 }, { 2, 1, 2 }, { 2, 1, 2 } })
+  local p = lib.plan("tiny-mixtral", "avx2-desktop", { "experts_ram=25", "stride=3", "predict=hybrid" })
+  lu.assertStrContains(lib.files(p)["tables.c"], "const uint8_t ig_xc_stride[IG_N_LAYER][3] = {\n    { 3, 1, 8 }, ")
+end
+
+-- Every set of a geometry must hold the choices of all its layers: else a slot is taken again before its
+-- layer returns, and the hit rate is 0 by construction.
+function T.test_a_set_that_cannot_hold_its_layers_is_refused()
+  local function why(set)
+    local p, problems = lib.plan("mixtral", "avx2-desktop", set)
+    return p, table.concat(problems, "\n")
+  end
+  local p = why { "experts_ram=25", "sets=32" }
+  eq({ p.size.tier.n_set, p.size.tier.ways[1] }, { 32, 2 })
+  p = why { "experts_ram=25", "sets=1" }
+  eq(p.size.tier.ways[1], 64)
+  -- 65 slots in 3 sets: 22, 22 and 21 ways for 11, 11 and 10 layers; in 5, the 13 of a set of 7 layers are too few.
+  p = why { "experts_ram=25.5", "sets=3" }
+  eq(p.size.tier.ways, { 22, 22, 21 })
+  local none, text = why { "experts_ram=25.5", "sets=5" }
+  eq(none, nil)
+  lu.assertStrContains(text, "cache: want at least 14 ways in a set of 7 layers that choose 2 experts each, got 13: "
+    .. "a slot would be taken again before its layer returns, and nothing would hit")
+end
+
+function T.test_a_pool_smaller_than_a_token_is_refused()
+  local function least(set)
+    local p, problems = lib.plan("mixtral", "avx2-desktop", set)
+    return p and p.size.tier.n_slot or problems[1]:match("cache: .*")
+  end
+  eq(least { "experts_ram=25" }, 64)   -- 32 layers x 2 experts: the fewest
+  lu.assertStrContains(least { "experts_ram=24.9" }, "want at least 64 slots (32 layers x 2 experts a token, ")
+  lu.assertStrContains(least { "experts_ram=24.9" }, "), got 63 (--set experts_ram)")
+  -- In VRAM too: a set holds a token's experts.
+  local _, problems = lib.plan("mixtral", "4090", { "vram_ways=1" })
+  eq(problems, { "--set vram_ways: want 2 to 8, got 1" })
+end
+
+return T
