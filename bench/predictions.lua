@@ -1,6 +1,6 @@
 -- bench/predictions.lua -- a route CSV with predictions of stated accuracy, as MOETRC02.
 --
---   lua bench/predictions.lua TRACE.csv [SEED] > FILE.trace
+--   lua bench/predictions.lua TRACE.csv [SEED [ERRORS]] > FILE.trace   ERRORS: 1 as recorded, 0 none
 --
 -- Recorded choices forced on random weights leave a router nothing to predict, and the CSV has no
 -- predictions.  Here they are drawn: at each distance, place j of the list is right with the chance
@@ -22,6 +22,7 @@ local file = assert(io.open(arg[1]))
 local text = file:read "a"
 file:close()
 math.randomseed(math.tointeger(tonumber(arg[2] or "1")), 0)
+local errors = tonumber(arg[3] or "1")
 local L, E, K = text:match "n_layer=(%d+) n_expert=(%d+) n_expert_used=(%d+)"
 L, E, K = math.tointeger(L), math.tointeger(E), math.tointeger(K)
 assert(E <= NONE, "experts: want at most 255")
@@ -45,7 +46,7 @@ local function right(d, j)
   local at = (j - 0.5) * 8 / K + 0.5
   local lo = math.max(1, math.min(7, math.floor(at)))
   local f = math.max(0, math.min(1, at - lo))
-  return RIGHT[d][lo] * (1 - f) + RIGHT[d][lo + 1] * f
+  return 1 - errors * (1 - RIGHT[d][lo] * (1 - f) - RIGHT[d][lo + 1] * f)
 end
 
 local function wrong(layer, not_these)
