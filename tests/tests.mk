@@ -133,9 +133,13 @@ FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
 $(T)/amx_test: CFLAGS += $(AMX_FLAGS)
+# The emulated device's matrix unit.
+$(T)/mma_test: CFLAGS += -mavx2 -mfma -iquote tests/cuda
+$(T)/mma_test: tests/cuda/emulate.c
+$(T)/%_test: EXTRA = $(if $(filter mma,$*),tests/cuda/emulate.c)
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(EXTRA) $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(OUT)/tier_test$(FLAVOR): WRAP := $(addprefix -Wl$(comma)--wrap=,ig_copy_file_open ig_copy_file_close ig_tier_wait ig_tier_layer \
     $(if $(filter thread,$(SAN)),GOMP_parallel))
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
@@ -180,7 +184,8 @@ ENGINE_qwen3-q4_k  := models/qwen3-30b-a3b.lua quant=q4_k ctx=2048
 ENGINE_qwen3-q8_0  := models/qwen3-30b-a3b.lua quant=q8_0 ctx=2048
 ENGINE_gpt-oss-20b := models/gpt-oss-20b.lua ctx=2048
 ENGINE_mixtral-8x7b-q4_0 := models/mixtral.lua quant=q4_0 ctx=2048
-GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0
+ENGINE_deepseek-v2-lite-q4_0 := models/deepseek-v2-lite.lua quant=q4_0 ctx=2048
+GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0 deepseek-v2-lite-q4_0
 .PHONY: gpu-bundle
 gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
 	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)

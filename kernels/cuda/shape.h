@@ -57,7 +57,6 @@ enum {
     GATE_UP_THREADS = IG_GATE_UP_THREADS,
     TOPK_THREADS = IG_TOPK_THREADS,
     GROUP_THREADS = IG_GROUP_THREADS,
-    PLACE_THREADS = IG_PLACE_THREADS,
     CACHED = ROWS == 1 && N_WAY > 0 /* a batch finds its layer's experts in one place */
 };
 

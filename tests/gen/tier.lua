@@ -127,7 +127,7 @@ end
 -- The published 24 GB example (arXiv 2512.16473): BF16 experts.  Assumed: 24564 MiB of VRAM less 1920 MiB
 -- reserved, 4096 positions of f16 KV, batches of 256.
 local function published(model)
-  return lib.plan(model, "4090", { "quant=bf16", "quant.router=bf16" })
+  return lib.plan(model, "4090", { "quant=bf16", "quant.router=bf16", "batch=256" })
 end
 local function shapes(weighed)
   local list = {}
