@@ -49,7 +49,8 @@ end
 local function this_machine(request, out)
   local this, tool, src = root .. "hw/this.lua", make_folder(out) .. "/probe", root .. "tools/probe"
   if not request.probe and slurp(this) then return this end
-  if os.execute(quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool, src .. ".c", src .. "_gpu.c", "-ldl")) then
+  local sources = { src .. ".c", src .. "_gpu.c", src .. "_hash.c", "-ldl" }
+  if os.execute(quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool, table.unpack(sources))) then
     local pipe = io.popen(quoted(tool, out))
     local profile = pipe:read("a")
     if pipe:close() then write(this, profile) return this end

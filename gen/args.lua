@@ -12,9 +12,10 @@ usage: build.lua MODEL HW [--set key=value]... [--explain | --dump] [--probe] [-
              iq4_nl iq4_xs mxfp4; quant= leaves the router alone),
              ctx=N, batch=N, logit_rows=N, kv=f32|f16|q8_0, threads=N,
              id=NAME (of the folder in out/), load=map|copy; where experts live: tier=ram|disk|mmap,
-             slots=BYTES or experts_ram=PERCENT, sets=N,
+             slots=BYTES or experts_ram=PERCENT, sets=N, ways=equal|layers,
              policy=lru|lru2|decay|echo|echo-admit|static, io=auto|direct|cached|plain,
-             trace=FILE (to predict hit rates by, and for policy=static, predict=history);
+             trace=FILE (to predict hit rates and to choose the policy by; for policy=static,
+             ways=layers, predict=history);
              predict=none|next-router|history|hybrid|forest|mlp, predictor=FILE (for forest
              and mlp, from tools/train_predictor.py), least=CHANCE of a prefetch, stride=N
   --explain  print the plan for a person; write nothing

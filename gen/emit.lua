@@ -212,6 +212,7 @@ function M.view(plan, plan_hash)
     plan_text = text_lines(explain.text(plan, plan_hash)), tier = tier_view(plan),
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), binary = plan.model_id,
     gpu = gpu_view(plan), on_device = plan.device and 1 or 0,
+    tiles = plan.device and plan.device.tile_rows > 0 and 1 or 0,
     kv_q8 = plan.size.kv == "q8_0" and 1 or 0,
     on_unified = plan.device and plan.device.mapped > 0 and 1 or 0,
     on_cache = plan.device and plan.device.cached and 1 or 0, id = plan.id,

@@ -119,12 +119,14 @@ local function describe_tier(plan, add)
   add("experts    %d slots of %s (%.1f %% of %d experts) over the disk: %d sets, %s policy", t.n_slot,
     num.human(t.slot_bytes), 100 * t.n_slot / (#t.moe * m.n_expert), #t.moe * m.n_expert, t.n_set,
     t.policy)
-  add("           hit rates by %s", t.traced and "the trace" or "the stated curve")
+  local policies = {}
+  for i, p in ipairs(t.policies or {}) do policies[i] = ("%s %.1f %%"):format(p.name, 100 * p.hit) end
+  add("           hit rates by %s%s", t.traced and "the trace: " or "the stated curve", table.concat(policies, ", "))
   plan_predict.describe(t, add)
   add("weighed    %5s %9s %8s %10s %10s %10s", "sets", "ways", "hits", "stall ms", "token ms", "tokens/s")
   for _, g in ipairs(t.weighed) do
-    local ways = g.ways[1] == g.ways[#g.ways] and ("%d"):format(g.ways[1])
-      or ("%d..%d"):format(g.ways[#g.ways], g.ways[1])
+    local least, most = math.min(table.unpack(g.ways)), math.max(table.unpack(g.ways))
+    local ways = least == most and ("%d"):format(least) or ("%d..%d"):format(least, most)
     add("           %5d %9s %6.1f %% %10.2f %10.2f %10.2f%s", g.n_set, ways, 100 * g.hit,
       1e3 * g.pace.stall_s, 1e3 * g.pace.seconds, 1 / g.pace.seconds, g.n_set == t.n_set and "  <-" or "")
   end

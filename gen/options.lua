@@ -27,6 +27,7 @@ local function fields()
     { name = "vram",       kind = "integer", min = 1, max = 1 << 50, optional = true },
     { name = "vram_ways",  kind = "integer", min = 1, max = 65535, optional = true },
     { name = "sets",       kind = "integer", min = 1, max = 65535, optional = true },
+    { name = "ways",       kind = "choice",  choices = { "equal", "layers" }, optional = true },
     { name = "policy",     kind = "choice",  choices = plan_tier.POLICY_NAMES, optional = true },
     { name = "predict",    kind = "choice",  choices = plan_predict.NAMES, optional = true },
     { name = "predictor",  kind = "string",  optional = true },

@@ -8,7 +8,6 @@ local c = require "gen.c"
 local device_kinds = require "gen.device_kinds"
 local num = require "gen.num"
 local plan_cache = require "gen.plan_cache"
-local plan_kinds = require "gen.plan_kinds"
 local plan_mem = require "gen.plan_mem"
 local plan_rope = require "gen.plan_rope"
 local quant = require "gen.quant"
@@ -16,6 +15,9 @@ local quant = require "gen.quant"
 local M = {}
 
 M.ROWS = 8            -- activation rows that a block of a batch takes at once
+-- Rows of a batch from which its matrices go to the matrix units, and attention goes by tiles.
+M.GEMM_ROWS = 32
+M.TILE_ROWS = 32
 M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
 -- V of one span and slice lies in shared memory: 1024 positions of so many bytes.  Wide slices
 -- read K less often, but take 128 KiB, which chips for servers have.
@@ -32,6 +34,10 @@ M.HALF_LIFE = 16
 local F32 = 4
 local KV_BYTES = { f32 = 4, f16 = 2, q8_0 = 2 } -- V of Q8_0 is read where it is: any width does
 
+-- Heads that kernels/cuda/tile.cu has tiles for.  A tile's q has 4 values more a dimension, so that
+-- writing it meets no bank twice, where a block may have more than 99 KiB.
+function M.tiled(m, kv) return not m.kv_lora and kv ~= "q8_0" and m.head_dim % 16 == 0 and m.head_dim <= 128 end
+
 -- The largest power of two that divides a head and keeps a slice small.
 local function slice(m, hw, kv)
   local bytes = M.SERVER[hw.gpu.arch] and M.SLICE_BYTES_SERVER or M.SLICE_BYTES
@@ -43,16 +49,15 @@ end
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL" }
 
-M.PLACES_BYTES = 2048 -- struct ig_places of kernels/cuda/args.h, and room
+M.COUNTS = 7 -- of a layer: enum ig_xcount of kernels/cuda/args.h
 
 -- What a decode step with a cache of experts needs beside the slots.
-local function cache_buffers(m, layout)
-  local _, layers = plan_kinds.for_cache(m, layout)
-  return {
-    { "TAG",    layers * m.n_expert * 4 },
-    { "USE",    m.n_layer * m.n_expert * F32 },
-    { "PLACES", M.PLACES_BYTES },
-    { "COUNT",  (4 * m.n_layer + 1 + m.n_expert_used + 1) * 4 },
+local function cache_buffers(m)
+  return { -- tables twice, for steps to use in turn
+    { "WAY",    2 * m.n_layer * m.n_expert * 4 },
+    { "USE",    2 * m.n_layer * m.n_expert * F32 },
+    { "VICTIM", 2 * m.n_layer * 2 * m.n_expert_used * 4 },
+    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 1) * 4 },
   }
 end
 
@@ -63,6 +68,8 @@ local function buffers(m, size, mem, layout, device)
   bytes.DATA = device.mapped > 0 and 0 or device.cached and layout.resident_bytes or layout.data_bytes
   local rows, picked = size.batch, size.batch * m.n_expert_used
   local slices = (m.kv_lora or m.head_dim) // device.attn_slice
+  -- Larger batches go by tiles, where a head's size allows it (IG_TILED).
+  local part_rows = device.tile_rows > 0 and math.min(rows, device.tile_rows - 1) or rows
   local list = {}
   for _, name in ipairs(SHARED_WITH_HOST) do
     if bytes[name] then list[#list + 1] = { name, bytes[name] } end
@@ -70,14 +77,14 @@ local function buffers(m, size, mem, layout, device)
   local own = {
     { "BATCH",   (4 * rows + size.logit_rows) * 4 },
     { "PART",    rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
-    { "ARRIVED", rows * (m.n_head // device.attn_heads) * slices * 4 },
+    { "ARRIVED", part_rows * (m.n_head // device.attn_heads) * slices * 4 },
     { "ROUTE",   (1 + 3 * (picked // M.ROWS + m.n_expert + 1) + picked) * 4 },
     { "Y",       (picked + (plan_mem.aside(m) > 0 and rows or 0)) * m.n_embd * F32 },
     { "FORCED",  (1 + 2 * picked * m.n_layer) * 4 },
   }
   table.move(own, 1, #own, #list + 1, list)
   if not device.cached then return list end
-  local more = cache_buffers(m, layout)
+  local more = cache_buffers(m)
   return table.move(more, 1, #more, #list + 1, list)
 end
 
@@ -121,7 +128,7 @@ local function defines(m, formats, size, mem, device)
     { "N_EXPERT_USED", m.n_expert_used }, { "N_VOCAB", m.n_vocab }, { "N_ROW", size.batch },
     { "N_WAY", device.n_way }, { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
     { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
-    { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
+    { "TILE_PAD", device.tile_pad }, { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
     { "N_LAYER", m.n_layer }, { "ROPE_DIM", m.rope_dim }, { "N_FF_ASIDE", plan_mem.aside(m) },
     { "FMT_EMBD", format_set(formats, { "token_embd" }) },
     { "FMT_QKV", format_set(formats, m.q_lora > 0 and m.kv_lora and { "q_a", "kv_a" } or { "q", "k", "v", "kv_a" }) },
@@ -165,8 +172,9 @@ local function not_unified(device, opts)
   if device.mapped == 0 then return nil end
   if opts.vram_ways then return "--set: vram_ways: want a GPU with memory of its own, got a unified one" end
   local need = device.mapped + device.bytes
-  return need > device.usable and ("memory: want at most %s (unified: RAM is the GPU's), got %s: weights %s, KV and work %s")
-    :format(num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes)) or nil
+  if need <= device.usable then return nil end
+  return ("memory: want at most %s (unified: RAM is the GPU's), got %s: weights %s, KV and work %s"):format(
+    num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes))
 end
 
 --- @param m       table  a checked model
@@ -181,13 +189,14 @@ end
 function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local mem = arena
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
-                   mapped = hw.gpu.unified and layout.data_bytes or 0 }
+                   gemm_rows = M.GEMM_ROWS, tile_rows = M.tiled(m, size.kv) and M.TILE_ROWS or 0,
+                   tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0, mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
-  local cache, why = nil, not_unified(device, opts)
-  if why then
-    reasons[#reasons + 1] = why
+  local beyond = not_unified(device, opts)
+  if beyond then
+    reasons[#reasons + 1] = beyond
     return nil
   end
   -- Ways that were asked for are a cache even where all experts would fit.
@@ -196,7 +205,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
     mem = { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes }
   end
-  cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts)
+  local cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts)
   if not cache then
     reasons[#reasons + 1] = why
     return nil

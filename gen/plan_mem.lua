@@ -165,6 +165,15 @@ local function buffers(m, formats, layout, size)
   return list
 end
 
+--- What most of a device's buffers of a batch come to, for each of its rows: outputs by slot, hidden
+--- values, the rows themselves.
+function M.row_bytes(m, formats)
+  local hidden = hidden_bytes(m, formats, 1, false, function(w) return w * F32 end)
+    + hidden_bytes(m, formats, 1, true, quant.xq_bytes)
+  local rows = 3 * m.n_embd + 3 * m.n_head * m.head_dim + 2 * m.n_head_kv * m.head_dim
+  return m.n_expert_used * m.n_embd * F32 + hidden + rows * F32
+end
+
 --- @param m       table  a checked model
 --- @param formats table  of gen/formats.lua
 --- @param layout  table  of gen/plan_layout.lua

@@ -18,13 +18,26 @@ M.CTX_LEAST = 512   -- a default never shrinks below this
 M.CTX_STEP = 64     -- one KV block
 M.BATCH = 256       -- enough rows that prefill is bound by arithmetic
 M.LOGIT_ROWS = 32
+-- On a device a batch that streams its layers takes what the link needs for all experts: the more
+-- rows the better, as long as their buffers are a small part of its memory.
+M.DEVICE_BATCHES = { 2048, 1024, 512 }
+M.DEVICE_WORK = 1 / 16
 
 M.MLP = { "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }
+
+-- The default batch on a device; that of a CPU is the least.
+local function device_batch(m, hw, formats, ctx, opts)
+  local vram = math.min(hw.gpu.vram - hw.gpu.vram_reserve, opts.vram or math.huge)
+  for _, batch in ipairs(M.DEVICE_BATCHES) do
+    if plan_mem.row_bytes(m, formats) * batch <= vram * M.DEVICE_WORK then return math.min(batch, ctx) end
+  end
+  return math.min(M.BATCH, ctx)
+end
 
 --- The sizes before RAM is looked at.
 function M.wanted(m, hw, formats, opts)
   local ctx = opts.ctx or math.min(m.n_ctx_train, M.CTX)
-  local batch = opts.batch or math.min(M.BATCH, ctx)
+  local batch = opts.batch or (hw.gpu and device_batch(m, hw, formats, ctx, opts)) or math.min(M.BATCH, ctx)
   local expert_f32 = formats_of.used(formats, M.MLP) == "f32"
   return {
     ctx = ctx,
@@ -36,7 +49,7 @@ function M.wanted(m, hw, formats, opts)
   }
 end
 
-local function check_options(m, hw, size, problems)
+local function check_options(m, size, problems)
   local function at_most(field, limit, what)
     if size[field] > limit then
       problems[#problems + 1] = ("--set: %s: want at most %s (%d), got %d")
@@ -154,7 +167,7 @@ end
 function M.plan(m, hw, formats, layout, opts, problems, trace)
   local size, notes = M.wanted(m, hw, formats, opts), {}
   local before = #problems
-  check_options(m, hw, size, problems)
+  check_options(m, size, problems)
   if #problems > before then return nil, nil, notes end
 
   local wanted = size.ctx

@@ -11,6 +11,7 @@ local plan_hot = require "gen.plan_hot"
 local plan_pace = require "gen.plan_pace"
 local plan_predict = require "gen.plan_predict"
 local plan_prefetch = require "gen.plan_prefetch"
+local plan_ways = require "gen.plan_ways"
 
 local M = {}
 
@@ -84,8 +85,8 @@ end
 
 --- Whether an option means experts on disk.
 function M.asked(opts)
-  return opts.slots or opts.experts_ram or opts.sets or opts.policy or opts.predict or opts.least or opts.stride
-    or opts.io
+  return opts.slots or opts.experts_ram or opts.sets or opts.ways or opts.policy or opts.predict or opts.least
+    or opts.stride or opts.io
 end
 
 --- Whether a batch can choose more experts of a layer than its set holds.
@@ -112,8 +113,9 @@ local function wanted_slots(m, hw, layout, opts, room)
   return (room - table_bytes(m, 0, spare) - spare * slot) // (slot + 8 + M.MOVE_BYTES), "room"
 end
 
--- Layers are dealt to sets in runs, as the replay tool does; left-over slots go to the first sets.
-local function geometry(m, moe, n_slot, n_set)
+-- Layers are dealt to sets in runs, as the replay tool does; left-over slots go to the first sets, unless
+-- `by_layer` says otherwise.
+local function geometry(m, moe, n_slot, n_set, by_layer)
   local g = { n_set = n_set, n_slot = 0, set_of = {}, first = { 0 }, ways = {}, moe = moe }
   local layers = {}
   for l = 1, m.n_layer do g.set_of[l] = 0 end   -- a dense layer asks for nothing
@@ -123,7 +125,7 @@ local function geometry(m, moe, n_slot, n_set)
     layers[set + 1] = (layers[set + 1] or 0) + 1
   end
   for s = 1, n_set do
-    local ways = n_slot // n_set + (s <= n_slot % n_set and 1 or 0)
+    local ways = by_layer and by_layer[s] or n_slot // n_set + (s <= n_slot % n_set and 1 or 0)
     g.ways[s] = math.min(ways, layers[s] * m.n_expert)
     g.n_slot = g.n_slot + g.ways[s]
     g.first[s + 1] = g.n_slot
@@ -133,6 +135,7 @@ local function geometry(m, moe, n_slot, n_set)
 end
 
 local function candidates(n_layer, opts)
+  if opts.ways == "layers" then return { n_layer } end
   if opts.sets then return { opts.sets } end
   local list, n = {}, 1
   while n < n_layer do
@@ -149,7 +152,8 @@ local function choose(m, hw, layout, tier, opts, trace)
   local moe = moe_layers(layout)
   tier.weighed = {}
   for _, n_set in ipairs(candidates(#moe, opts)) do
-    local g, ways, layers = geometry(m, moe, tier.n_slot, n_set)
+    local by_layer = opts.ways == "layers" and plan_ways.by_layer(m, moe, tier.n_slot, tier.policy, trace)
+    local g, ways, layers = geometry(m, moe, tier.n_slot, n_set, by_layer)
     if g then
       g.hit = plan_hit.rate(m, g, tier.policy, trace)
       g.pace = plan_pace.plan(m, hw, layout, g.hit, decode_layers(layout), tier)
@@ -164,16 +168,40 @@ local function choose(m, hw, layout, tier, opts, trace)
   return best, why
 end
 
---- Slots and geometry in `room` bytes of RAM.
---- @return table? tier, string? why_not
-function M.plan(m, hw, layout, opts, room, trace)
+-- Policies whose hit rates a trace tells apart; echo, as decayed frequency, is the least it hits.
+local WEIGHED = { M.POLICY, "lru", "static" }
+M.MARGIN = 0.01            -- so much more must another hit to be taken in its place
+
+local function weigh_policies(m, g, trace)
+  local list, best = {}, nil
+  for i, name in ipairs(WEIGHED) do
+    list[i] = { name = name, hit = plan_hit.rate(m, g, name, trace) }
+    if not best or list[i].hit > best.hit + M.MARGIN then best = list[i] end
+  end
+  return list, best.name
+end
+
+-- Why options that belong together do not; nil: they do.
+local function contradiction(opts, trace, n_layer)
+  if opts.policy == "static" and not trace then
+    return "--set: policy: static wants trace=FILE, whose most used experts it keeps, got none"
+  end
+  if opts.ways == "layers" and not trace then
+    return "--set: ways: layers wants trace=FILE, by whose hits slots are dealt out, got none"
+  end
+  if opts.ways == "layers" and opts.sets and opts.sets ~= n_layer then
+    return ("--set: ways: layers wants a set a layer, %d, got sets=%d"):format(n_layer, opts.sets)
+  end
+end
+
+-- With the policy of `opts`, or the default one.
+local function plan_with(m, hw, layout, opts, room, trace)
   local n_slot, from = wanted_slots(m, hw, layout, opts, room)
   local slot, n_layer = M.slot_bytes(layout), #moe_layers(layout)
   local all, least = n_layer * m.n_expert, M.least(m, layout)
   if all == 0 then return nil, "cache: want a model with experts, got a dense one" end
-  if opts.policy == "static" and not trace then
-    return nil, "--set: policy: static wants trace=FILE, whose most used experts it keeps, got none"
-  end
+  local contradicts = contradiction(opts, trace, n_layer)
+  if contradicts then return nil, contradicts end
   n_slot = math.min(n_slot, all)
   if n_slot < least then
     return nil, ("cache: want at least %d slots (%d layers x %d experts a token, %s), got %d (%s)"):format(
@@ -199,6 +227,19 @@ function M.plan(m, hw, layout, opts, room, trace)
   plan_predict.choose(m, hw, tier, opts)
   tier.traced = trace ~= nil
   if tier.policy == "static" then tier.hot = plan_hot.uses(m, tier.moe, trace) end
+  return tier, nil, best
+end
+
+--- Slots, geometry and policy in `room` bytes of RAM.
+--- @return table? tier, string? why_not
+function M.plan(m, hw, layout, opts, room, trace)
+  local tier, why, g = plan_with(m, hw, layout, opts, room, trace)
+  if not tier or not trace then return tier, why end
+  local list, best = weigh_policies(m, g, trace)
+  if not opts.policy and best ~= tier.policy then
+    tier = plan_with(m, hw, layout, setmetatable({ policy = best }, { __index = opts }), room, trace) or tier
+  end
+  tier.policies = list
   return tier
 end
 

@@ -16,7 +16,7 @@ local M = {
     "gen/plan_kernels.lua",
     "gen/plan_kinds.lua", "gen/plan_layout.lua", "gen/plan_mem.lua", "gen/plan_pace.lua",
     "gen/plan_predict.lua", "gen/plan_prefetch.lua", "gen/plan_rate.lua", "gen/plan_rope.lua",
-    "gen/plan_size.lua", "gen/plan_tier.lua", "gen/predictor.lua", "gen/quant.lua", "gen/rope.lua",
+    "gen/plan_size.lua", "gen/plan_tier.lua", "gen/plan_ways.lua", "gen/predictor.lua", "gen/quant.lua", "gen/rope.lua",
     "gen/schema.lua", "gen/shape.lua", "gen/sources.lua", "gen/template.lua", "gen/trace.lua",
   },
   templates = { "templates/config.h", "templates/tables.h", "templates/tables.c", "templates/build.mk" },

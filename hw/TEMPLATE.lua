@@ -12,6 +12,7 @@ hardware {
   ram = 4 << 30,       -- all of it; the plan leaves a sixteenth, at least 512 MiB, to the system
   mem_bw = 10e9,       -- reading memory with all cores, far beyond the last cache level
   core_bw = 8e9,       -- optional: with one core; left out, one core is taken to reach mem_bw
+  hash_bw = 5e9,       -- optional: at which one core checks bytes that come from disk; left out, 3/5 of core_bw
   disk_bw = 500e6,     -- direct reads of the disk with the weights
   disk_piece = 1 << 20, disk_depth = 8,  -- optional: the reads that reach this, with the least under way
   disk_latency = 100e3,                  -- optional: nanoseconds of one small read alone

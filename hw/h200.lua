@@ -14,6 +14,8 @@ hardware {
     vram = 143771 << 20,        -- as the driver reports it
     vram_reserve = 1536 << 20,  -- assumed: CUDA context, kernels
     vram_bw = 4.4e12,           -- measured: reading several GB
-    link_bw = 53.5e9,           -- measured: pinned, copies of 4 MiB
+    link_bw = 53.5e9,           -- measured: pinned, copies of 4 MiB; as the next four, by tools/probe_gpu.c
+    link_up_bw = 54e9, link_both_bw = 47.8e9,
+    busy_link_bw = 53e9, busy_cpu_bw = 76.1e9,
   },
 }

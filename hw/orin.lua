@@ -1,7 +1,7 @@
 -- A Jetson AGX Orin (64 GB): 12 Arm cores and a GPU that share one memory.
 hardware {
   source = "assumed: data sheet (Jetson AGX Orin 64GB) less a quarter; measure with `build.lua MODEL this`",
-  isa = "ref",
+  isa = "neon",   -- Cortex-A78AE: dot products, no i8mm
   cores = 12,
   ram = 64 << 30,
   mem_bw = 150e9,  -- assumed: 256 bits of LPDDR5 are 204.8 GB/s on paper

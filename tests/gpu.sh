@@ -107,6 +107,14 @@ check_trouble() { # name, binary, weights: on a device
     rm -f "$tmp/hold"
 }
 
+# Steady decode: a graph a token and a wait for its end, no copy and no memory taken.
+check_calls() { # name, binary, weights
+    "$2" bench -m "$3" -p 0 -n 16 -r 2 -o json >"$tmp/out" 2>"$tmp/err"
+    got=$(tr -d ' \n' <"$tmp/out" | sed -n 's/.*"device_calls":{\([^}]*\)}.*/\1/p')
+    report "$1: a decode step asks the device for one graph and one wait, and for no memory" \
+        "$([ "$got" = '"graphs":1.0,"kernels":0.0,"copies":0.0,"waits":1.0,"memory_taken":0.0' ] || { echo "got: $got"; tail -5 "$tmp/err"; })"
+}
+
 # Routing recorded on the device is the CPU's, and takes the routers' place when replayed.
 check_route() { # name, binary, weights
     echo "Once upon a time there was a small fox who lived in the forest." >"$tmp/words"
@@ -149,6 +157,7 @@ for name in "$@"; do
     case $name in
     demo | xc-mixtral) [ "${FLAVOR:-}" = -emulated ] || [ -n "$run" ] || check_trouble "$name" "$bin" "$w" ;;
     esac
+    case $name in xc-* | demo | latent-q8_0) [ -n "$run" ] || check_calls "$name" "$bin" "$w" ;; esac
     case $name in
     demo)
         check_info "$name" "$bin" "$w"

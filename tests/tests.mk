@@ -80,7 +80,7 @@ ENGINE_tier-switch        := tests/fixture/switch.lua experts_ram=50 predict=nex
 ENGINE_tier-history      := tests/data/tiny-mixtral.gguf experts_ram=25 predict=history trace=tests/data/tiny-route.trace least=0 stride=2
 ENGINE_tier-forest       := tests/data/tiny-mixtral.gguf experts_ram=25 predict=forest predictor=tests/data/tiny.predictor least=0 stride=2
 ENGINE_tier-mlp          := tests/data/tiny-mixtral.gguf experts_ram=25 predict=mlp predictor=tests/data/tiny.predictor least=0.2
-ENGINE_tier-static       := tests/data/tiny-mixtral.gguf experts_ram=25 policy=static trace=tests/data/tiny-route.trace
+ENGINE_tier-static       := tests/data/tiny-mixtral.gguf experts_ram=25 policy=static ways=layers trace=tests/data/tiny-route.trace
 ENGINE_tier-none         := tests/data/tiny-mixtral.gguf experts_ram=25 predict=none
 ENGINES += tier-history tier-forest tier-mlp tier-static tier-none
 ENGINES += tier tier-half tier-all tier-mmap tier-deepseek-v2 tier-gpt-oss tier-switch
@@ -99,10 +99,11 @@ HW_i8mm := hw/graviton3.lua
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
+WIDE        := wide-q4_0 wide-q5_1
 LATENT      := latent-q8_0 latent-q4_0 latent-kvq8 demo-kvq8
 GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe llama-dense glm4-moe phimoe dbrx \
                gpt-oss deepseek-v2 deepseek-v3,$(if $(call golden_of,$g),$g))
-GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(BLOCKS:%=blocks-%) unified $(XC)
+GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := tests/fixture/unified.lua
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
@@ -116,6 +117,8 @@ ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4
 ENGINE_xc-qwen2-moe := $(call golden_of,qwen2-moe) vram_ways=4
 ENGINE_xc-deepseek-v3 := $(call golden_of,deepseek-v3) vram_ways=4
 ENGINE_xc-glm4-moe  := $(call golden_of,glm4-moe) vram_ways=4
+ENGINE_wide-q4_0 := tests/fixture/wide.lua quant=q4_0
+ENGINE_wide-q5_1 := tests/fixture/wide.lua quant=q5_1 quant.router=bf16
 ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
 # All block formats in few engines: experts, attention, output, embedding.
 blocks = tests/fixture/blocks.lua quant=$1 quant.attn=$2 quant.output=$3 quant.embed=$4
@@ -133,9 +136,13 @@ FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
 $(T)/amx_test: CFLAGS += $(AMX_FLAGS)
+# The emulated device's matrix unit.
+$(T)/mma_test: CFLAGS += -mavx2 -mfma -iquote tests/cuda
+$(T)/mma_test: tests/cuda/emulate.c
+$(T)/%_test: EXTRA = $(if $(filter mma,$*),tests/cuda/emulate.c)
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(EXTRA) $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(OUT)/tier_test$(FLAVOR): WRAP := $(addprefix -Wl$(comma)--wrap=,ig_copy_file_open ig_copy_file_close ig_tier_wait ig_tier_layer \
     $(if $(filter thread,$(SAN)),GOMP_parallel))
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
@@ -180,13 +187,16 @@ ENGINE_qwen3-q4_k  := models/qwen3-30b-a3b.lua quant=q4_k ctx=2048
 ENGINE_qwen3-q8_0  := models/qwen3-30b-a3b.lua quant=q8_0 ctx=2048
 ENGINE_gpt-oss-20b := models/gpt-oss-20b.lua ctx=2048
 ENGINE_mixtral-8x7b-q4_0 := models/mixtral.lua quant=q4_0 ctx=2048
-GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0
+ENGINE_deepseek-v2-lite-q4_0 := models/deepseek-v2-lite.lua quant=q4_0 ctx=2048
+GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0 deepseek-v2-lite-q4_0
 .PHONY: gpu-bundle
 gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
 	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
-# The part of it that `make test` runs: small, emulated, and a real build where NVRTC is.
-EMULATED := $(LATENT) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
+# The part of it that `make test` runs: small, emulated, and a real build where NVRTC is; LARGE with a
+# batch that goes to the matrix units and by tiles.
+LARGE    := $(WIDE) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
+EMULATED := $(LATENT) $(WIDE) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
 	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
@@ -239,6 +249,7 @@ test-list:
 	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \
 	   if [ -f $(CUDA)/include/nvrtc.h ]; then echo "tests/gpu.sh xc-mixtral"; fi; \
 	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=7 SHORT=20 tests/gpu.sh $(EMULATED)"; \
+	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=64 SHORT=70 tests/gpu.sh $(LARGE)"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
 	 } >out/tests/list
 

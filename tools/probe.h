@@ -1,4 +1,4 @@
-/* probe.h -- between the probe's two files: the machine's, and its GPU's. */
+/* probe.h -- between the probe's files: the machine's, its GPU's, the checksum's. */
 #ifndef PROBE_H
 #define PROBE_H
 
@@ -16,6 +16,9 @@ struct gpu_found {
 
 /* NULL, or why there is no GPU to measure.  `cpu` measures the cores' rate. */
 const char *probe_gpu(struct gpu_found *g, double (*cpu)(void *ctx), void *ctx);
+
+/* Bytes a second at which one core checks memory that no cache holds (probe_hash.c). */
+double probe_hash(const void *memory, uint64_t bytes);
 
 double now(void);
 

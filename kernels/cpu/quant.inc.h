@@ -44,13 +44,13 @@ FN(load)(struct FN(block) * b, const uint8_t *tile, const int8_t *sc, int j, int
     }
 }
 
-/* s, s1: sums of code * activation over the halves of 32 columns.
- * Integers below 2^24 are exact as floats, and no sum of sub-scales times sums exceeds that
+/* Integers below 2^24 are exact as floats, and no sum of sub-scales times sums exceeds that
  * (Q6_K reaches it: 2 * 128 * 16 * 32 * 128), so they are multiplied and added as floats.
  * A sum of 0 may be -0 then, which changes no acc: an acc is never -0. */
-static inline __attribute__((always_inline)) V FN(fold)(V acc, const struct FN(block) * b,
-                                                        const struct ig_xq *x, QI s, QI s1)
+static inline __attribute__((always_inline)) V FN(step)(V acc, const struct FN(block) * b,
+                                                        const struct ig_xq *x)
 {
+    QI s = quant_dot4(b->w, x->q, BITS), s1 = quant_dot4(b->w + 4, x->q + 16, BITS);
 #if SUBS == 2
     /* the activations' own sums by halves: of x for minima, else of ZERO * x */
     enum { EACH = ZERO ? ZERO : 1 };
@@ -79,12 +79,6 @@ static inline __attribute__((always_inline)) V FN(fold)(V acc, const struct FN(b
     acc = VFMA(VMUL(b->m, VSET1(-x->d)), VMUL(b->mn[0], VSET1((float)x->sum)), acc);
 #endif
     return acc;
-}
-
-static inline __attribute__((always_inline)) V FN(step)(V acc, const struct FN(block) * b,
-                                                        const struct ig_xq *x)
-{
-    return FN(fold)(acc, b, x, quant_dot4(b->w, x->q, BITS), quant_dot4(b->w + 4, x->q + 16, BITS));
 }
 
 static inline const int8_t *FN(scales)(int8_t buffer[512], const uint8_t *tile)
@@ -149,47 +143,27 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
     }
 }
 
-#ifdef QUANT_GROUP
+#if defined QUANT_GROUP
 #include "quant_rows_avx512.inc.h"
+#elif defined QUANT_PAIRS
+#include "quant_rows_neon.inc.h"
 #else
 static void FN(rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
                      int rb)
 {
     _Alignas(64) float acc[FN(RB)][IG_BLOCK_PARTS][IG_PANEL_ROWS];
     int8_t buffer[512];
-#ifdef QPAIRS
-    struct quant_pair pair[FN(RB) / 2];
-#endif
     memset(acc, 0, (size_t)rb * sizeof acc[0]);
     for (int b = 0; b < nb; p += TILE) {
         const int8_t *sc = FN(scales)(buffer, p);
         for (int j = 0; j < BLOCKS; j++, b++) {
-#ifdef QPAIRS
-            for (int t = 0; t < rb; t += 2)
-                quant_pair(&pair[t / 2], ((const struct ig_xq *)x[t] + b)->q,
-                           ((const struct ig_xq *)x[t + 1 < rb ? t + 1 : t] + b)->q);
-#endif
             for (int h = 0; h < FN(HALVES); h++) {
                 struct FN(block) w;
                 FN(load)(&w, p, sc, j, h);
-#ifdef QPAIRS
-                quant_mm_order(w.w);
-                for (int t = 0; t < rb; t += 2) {
-                    QI s[2], s1[2];
-                    quant_mm(s, w.w, pair[t / 2].x);
-                    quant_mm(s1, w.w + 4, pair[t / 2].x + 2);
-                    for (int i = 0; i < 2 && t + i < rb; i++) {
-                        float *to = acc[t + i][b % IG_BLOCK_PARTS] + VL * h;
-                        VSTORE(to, FN(fold)(VLOAD(to), &w, (const struct ig_xq *)x[t + i] + b, s[i],
-                                            s1[i]));
-                    }
-                }
-#else
                 for (int t = 0; t < rb; t++) {
                     float *to = acc[t][b % IG_BLOCK_PARTS] + VL * h;
                     VSTORE(to, FN(step)(VLOAD(to), &w, (const struct ig_xq *)x[t] + b));
                 }
-#endif
             }
         }
     }

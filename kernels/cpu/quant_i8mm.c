@@ -3,6 +3,7 @@
  *
  * Flags: -march=armv8.2-a+dotprod+i8mm -ffp-contract=off
  */
+#include <stddef.h>
 #include <string.h>
 
 #include "../quant.h"

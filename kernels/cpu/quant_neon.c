@@ -2,12 +2,14 @@
  *
  * Flags: -march=armv8.2-a+dotprod -ffp-contract=off
  */
+#include <stddef.h>
 #include <string.h>
 
 #include "../quant.h"
 #include "quant_cpu.h"
 #include "vec_neon.h"
 #include "quant_words_neon.h"
+#include "quant_words_sdot.h"
 #include "quant_unpack.inc.h"
 
 #define NAME neon

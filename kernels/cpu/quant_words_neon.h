@@ -53,6 +53,18 @@ static inline uint32x2_t quant_load4(const void *p)
     return vdup_n_u32(u);
 }
 
+/* The sum of 16 bytes. */
+static inline int quant_sum16(const int8_t *q) { return vaddlvq_s8(vld1q_s8(q)); }
+
+/* The bits of d, then sum. */
+static inline int32x2_t quant_d_sum(const struct ig_xq *x)
+{
+    int32x2_t r;
+    _Static_assert(offsetof(struct ig_xq, sum) == offsetof(struct ig_xq, d) + 4, "neighbours");
+    memcpy(&r, (const char *)x + offsetof(struct ig_xq, d), sizeof r);
+    return r;
+}
+
 /* Sums of 16 columns by row.  Four activations for every row are an operand of SDOT, no broadcast.
  */
 static inline QI quant_dot4(const QI w[4], const int8_t q[16], int bits)

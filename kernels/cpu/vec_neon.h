@@ -2,31 +2,35 @@
 #include <arm_neon.h>
 #include <string.h>
 
+#include "../fixed.h"
 #include "unroll.h"
 
 /* As vec_avx2.h has it, at its distance: on no such machine was it measured. */
 #define PREFETCH(p)    __builtin_prefetch((const char *)(p) + 12288, 0, 2)
 #define PREFETCH_AT(p) __builtin_prefetch(p, 0, 2)
 
-#define VL            4
-#define VREGS         32
-#define V             float32x4_t
-#define VZERO         vdupq_n_f32(0.0f)
-#define VLOAD(p)      vld1q_f32(p)
-#define VLOAD_F16(p)  vcvt_f32_f16(vld1_f16((const void *)(p)))
-#define VLOAD_I8(p)   ig_load_i8_neon(p)
-#define VSTORE(p, a)  vst1q_f32(p, a)
-#define VSET1(x)      vdupq_n_f32(x)
-#define VHALF(h)      vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))) /* an f16 in all of them */
-#define VADD(a, b)    vaddq_f32(a, b)
-#define VSUB(a, b)    vsubq_f32(a, b)
-#define VMUL(a, b)    vmulq_f32(a, b)
-#define VDIV(a, b)    vdivq_f32(a, b)
-#define VFMA(a, b, c) vfmaq_f32(c, a, b)
-#define VMAX(a, b)    ig_max_neon(a, b)
-#define VMIN(a, b)    ig_min_neon(a, b)
-#define VABS(a)       vabsq_f32(a)
-#define VROUND_I32(a) vcvtnq_s32_f32(a)
+#define VL                    4
+#define VREGS                 32
+#define V                     float32x4_t
+#define VZERO                 vdupq_n_f32(0.0f)
+#define VLOAD(p)              vld1q_f32(p)
+#define VLOAD_F16(p)          vcvt_f32_f16(vld1_f16((const void *)(p)))
+#define VLOAD_I8(p)           ig_load_i8_neon(p)
+#define VSTORE(p, a)          vst1q_f32(p, a)
+#define VSET1(x)              vdupq_n_f32(x)
+#define VHALF(h)              vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))) /* an f16 in all of them */
+#define VADD(a, b)            vaddq_f32(a, b)
+#define VSUB(a, b)            vsubq_f32(a, b)
+#define VMUL(a, b)            vmulq_f32(a, b)
+#define VDIV(a, b)            vdivq_f32(a, b)
+#define VFMA(a, b, c)         vfmaq_f32(c, a, b)
+#define VFNMA(a, b, c)        vfmsq_f32(c, a, b) /* c - a * b */
+#define VMUL_LANE(a, b, i)    vmulq_laneq_f32(a, b, i)
+#define VFMA_LANE(a, b, i, c) vfmaq_laneq_f32(c, a, b, i)
+#define VMAX(a, b)            ig_max_neon(a, b)
+#define VMIN(a, b)            ig_min_neon(a, b)
+#define VABS(a)               vabsq_f32(a)
+#define VROUND_I32(a)         vcvtnq_s32_f32(a)
 /* a * 2^n, n in the low bits of t */
 #define VSCALE2(a, t)                                                                              \
     vreinterpretq_f32_u32(                                                                         \

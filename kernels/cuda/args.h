@@ -16,8 +16,22 @@ enum {
     IG_GATE_UP_THREADS = 4 * IG_PANEL_THREADS,
     IG_TOPK_THREADS = 128,
     IG_GROUP_THREADS = 1024,
-    IG_PLACE_THREADS = 128
+    /* Kernels on the matrix units: activation rows and panels of a block (gate and up count apart). */
+    IG_GEMM_THREADS = 256,
+    IG_GEMM_TOKENS = 64,
+    IG_GEMM_PANELS = 8,
+    IG_GEMM_BYTES = 3 * IG_GEMM_TOKENS * 4 * 40 + 2 * IG_GEMM_TOKENS * IG_GEMM_PANELS * 16 * 4, /* of shared memory */
+    IG_ROUTER_THREADS = 128, /* a router of floats */
+    IG_ROUTER_TOKENS = 32,
+    IG_ROUTER_PANELS = 4,
+    IG_TILE_THREADS = 256, /* attention of a tile of */
+    IG_TILE_ROWS = 64      /* rows of a batch */
 };
+/* Is there a tile for such heads (`no`: of latent attention, or with a cache in Q8_0); bytes of shared
+ * memory for it: q, its rows `pad` apart from the next ones' banks; K or probabilities; V. */
+#define IG_TILED(head_dim, no) (!(no) && (head_dim) % 16 == 0 && (head_dim) <= 128)
+#define IG_TILE_BYTES(head_dim, pad) \
+    (((head_dim) * (128 + (pad)) + ((head_dim) > 68 ? (head_dim) * 64 : 64 * 68)) * 4)
 /* Blocks of ig_gate_up that fill an expert's down matrix, four panels each. */
 #define IG_FILL_BLOCKS(n_embd) (((n_embd) + 63) / 64)
 #define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)
@@ -37,42 +51,33 @@ struct ig_rows {
     int32_t *want;              /* [n_want] rows whose logits are wanted */
 };
 
-/* Where the chosen experts of a layer are: ig_place decides it, what follows reads it. */
-enum { IG_MOST_USED = 32 };
-struct ig_places {
-    int32_t n_link, n_cpu;               /* experts that come over the link; that the CPU computes */
-    int32_t id[IG_MOST_USED];            /* rank by rank */
-    float weight[IG_MOST_USED];
-    int32_t order[IG_MOST_USED];         /* ranks: those in their slots first, the CPU's last */
-    int32_t cpu[IG_MOST_USED];           /* 1: computed by the CPU */
-    uint64_t at[IG_MOST_USED];           /* bytes from slot 0 to the expert's slot */
-    int64_t shift[IG_MOST_USED];         /* from the slot's address to the expert's in host memory, which
-                                            the slot is to be filled from; 0: it is there */
-    uint64_t ready[IG_MOST_USED];        /* with a slowed link: when it has delivered the expert; 0: no wait */
-    uint64_t link_free;                  /* and has nothing left to do */
-};
+/* What is counted of a layer: experts; steps with misses; how long the experts' first half took in those
+ * steps and in the others, in units of 32 ns; when it began, in ns. */
+enum ig_xcount { IG_N_HIT, IG_N_LINK, IG_N_CPU, IG_N_LATE, IG_T_LATE, IG_T_HIT, IG_T_BEGAN, IG_N_XCOUNT };
 
 /* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
 struct ig_xcache {
-    struct ig_places *now;
-    int32_t *tag;                        /* of this layer: [ways] expert in a way, -1: none */
-    float *use;                          /* of this layer: [experts] decayed count of uses */
+    /* of this layer, two copies that steps use in turn: [experts] way of an expert, -1: none; [experts]
+     * decayed count of uses; [2k] ways to give up, the least used first (-1: of an empty set) */
+    int32_t *way;
+    float *use;
+    int32_t *victim;
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */
-    uint32_t *count;                     /* of this layer: hits, over the link, by the CPU */
+    uint32_t *count;                     /* of this layer: enum ig_xcount */
     uint32_t *step;                      /* steps so far, this one included */
-    int32_t *split;                      /* [k + 1] of m reachable misses, how many take the link */
+    int32_t *split;                      /* [k + 1] of struct ig_ask */
     int32_t ways;                        /* in use */
     uint64_t slot_bytes;
     const unsigned char *slots;          /* slot 0; a layer's ways, then the next's */
     const unsigned char *host;           /* this layer's experts, in mapped host memory */
     uint64_t reach;                      /* bytes of them that are mapped */
-    uint64_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
+    uint32_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
     /* mapped host memory: what the CPU is asked for and what it answers */
     const int32_t *host_split;
     int32_t *asked;                      /* of this layer: n, ranks[k], experts[k] */
     struct ig_xq *asked_xq;
     float *asked_xn;
-    const float *answer;                 /* [k][N_EMBD] */
+    const float *answer;                 /* [k][N_EMBD], rank by rank */
     uint32_t *posted;                    /* of this layer: number of the step */
     const uint32_t *done;                /* of this layer: the same, when the answer is there */
 };
@@ -82,6 +87,7 @@ struct ig_args {
     struct ig_rows host, row; /* mapped host memory; its copy in device memory */
     int32_t n, n_want;
     int32_t window;           /* of this layer; 0: none */
+    int32_t group;            /* rows of an item of the route */
     int32_t in;               /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
     int32_t routed;           /* 1: this layer has experts; 0: a dense block alone */
     int32_t aside;            /* width of this layer's dense block; 0: it has none */

@@ -27,6 +27,31 @@ IG_KERNEL(ig_store_kv, PANEL_THREADS, 4)
 }
 #endif
 
+/* q of the block's heads, turned; with `fresh` also the row's own K and V, into shared memory
+ * and, by one block a slice, the cache.  Each has threads of its own, so that they overlap. */
+enum {
+    Q_ITEMS = ATTN_HEADS * HEAD_DIM,
+    ROW_ITEMS = Q_ITEMS + HEAD_DIM + ATTN_SLICE,
+    ROW_ROUNDS = DIV_UP(ROW_ITEMS, ATTN_THREADS),
+    ALIKE = HEAD_DIM % 32 == 0 && !QK_NORM_FULL /* a warp's items are of one head: it finds its scale itself */
+};
+IG_FN struct turn item_turn(const struct ig_args *a, const struct work *w, int i, int *d)
+{
+    *d = i < Q_ITEMS ? i % HEAD_DIM : i - Q_ITEMS;
+    return i < Q_ITEMS ? q_head(a, w->row, w->turn, w->head + i / HEAD_DIM) : k_head(a, w->row, w->turn, w->kv_head);
+}
+/* What is known before this step's q and k are. */
+IG_FN void early_pairs(const struct ig_args *a, const struct work *w, struct pair *p)
+{
+    UNROLL for (int u = 0; u < ROW_ROUNDS; u++)
+    {
+        int d;
+        const int i = (int)threadIdx.x + u * ATTN_THREADS;
+        const struct turn t = item_turn(a, w, i < Q_ITEMS + HEAD_DIM ? i : 0, &d);
+        p[u] = pair_of(&t, d);
+    }
+}
+
 /* Scales of the norms of the block's heads of q, then of k: a warp each. */
 IG_FN void norm_scales(const struct ig_args *a, const struct work *w, float *scale)
 {
@@ -41,27 +66,29 @@ IG_FN void norm_scales(const struct ig_args *a, const struct work *w, float *sca
     __syncthreads();
 }
 
-/* q of the block's heads, turned; with `fresh` also the row's own K and V, into shared memory
- * and, by one block a slice, the cache.  Each has threads of its own, so that they overlap. */
-IG_FN void take_row(const struct ig_args *a, const struct work *w, float (*qs)[ATTN_HEADS],
-                    kv_pair *kn, kv_elem *vs, int fresh)
+IG_FN void take_row(const struct ig_args *a, const struct work *w, const struct pair *pairs,
+                    float (*qs)[ATTN_HEADS], kv_pair *kn, kv_elem *vs, int fresh)
 {
-    enum { Q_ITEMS = ATTN_HEADS * HEAD_DIM, ALL = Q_ITEMS + HEAD_DIM + ATTN_SLICE };
     IG_SHARED float scale[ATTN_HEADS + 1];
-    const int keeps = w->head % GROUP == 0, items = fresh ? ALL : Q_ITEMS;
-    if ((QK_NORM_HEAD || QK_NORM_FULL) && a->q_norm) norm_scales(a, w, scale);
-    for (int i = (int)threadIdx.x; i < items; i += ATTN_THREADS) {
-        if (i < Q_ITEMS) {
-            struct turn q = q_head(a, w->row, w->turn, w->head + i / HEAD_DIM);
-            q.scale = scale[i / HEAD_DIM];
-            qs[i % HEAD_DIM][i / HEAD_DIM] = turned(&q, i % HEAD_DIM);
-        } else if (i < Q_ITEMS + HEAD_DIM) {
-            const int d = i - Q_ITEMS;
-            struct turn k = k_head(a, w->row, w->turn, w->kv_head);
-            k.scale = scale[ATTN_HEADS];
-            const kv_elem e = kv_round(turned(&k, d));
-            kn[d] = k_twice(e);
-            if (keeps && w->d0 == 0) store_k(a, w->seq, w->pos, w->kv_head, d, e);
+    const int keeps = w->head % GROUP == 0, items = fresh ? ROW_ITEMS : Q_ITEMS;
+    const int normed = (QK_NORM_HEAD || QK_NORM_FULL) && a->q_norm;
+    if (normed && !ALIKE) norm_scales(a, w, scale);
+    UNROLL for (int u = 0; u < ROW_ROUNDS; u++)
+    {
+        const int i = (int)threadIdx.x + u * ATTN_THREADS;
+        if (i >= items) continue;
+        if (i < Q_ITEMS + HEAD_DIM) {
+            int d;
+            struct turn t = item_turn(a, w, i, &d);
+            const float xi = t.x[pairs[u].i], xj = t.x[pairs[u].j];
+            if (normed) t.scale = ALIKE ? rms_scale(t.x, HEAD_DIM) : scale[i / HEAD_DIM];
+            const float x = turn_pair(&t, &pairs[u], d, xi, xj);
+            if (i < Q_ITEMS) {
+                qs[d][i / HEAD_DIM] = x;
+                continue;
+            }
+            kn[d] = k_twice(kv_round(x));
+            if (keeps && w->d0 == 0) store_k(a, w->seq, w->pos, w->kv_head, d, kv_round(x));
         } else {
             const int d = i - Q_ITEMS - HEAD_DIM;
             const kv_elem e = new_v(a, w->row, w->kv_head, w->d0 + d);
@@ -103,13 +130,17 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     if (in) fetch_v(&a, &w, vs, KV_STORED ? w.to : w.pos);
     UNROLL for (int i = 0; i < K_DEPTH; i++)
         if (!KV_Q8 && active && i * K_BUNCH < HEAD_DIM) load_bunch(k[i], base, i * K_BUNCH);
+    struct pair pairs[ROW_ROUNDS];
+    early_pairs(&a, &w, pairs);
 #if !KV_STORED
+    /* The rest of K comes nearer meanwhile: a line of a dimension's 64 positions for each lane. */
+    for (int d = K_DEPTH * K_BUNCH + lane; d < HEAD_DIM && active; d += 32) ig_prefetch(base - 2 * lane + d * KB);
     ig_after_previous();
 #endif
     if (!in) return;
 
     const int fresh = !KV_STORED && w.span == w.last_span;
-    take_row(&a, &w, qs, kn, vs, fresh);
+    take_row(&a, &w, pairs, qs, kn, vs, fresh);
     __syncthreads();
 #if KV_Q8
     IG_SHARED struct ig_xq qx[ATTN_HEADS][HEAD_BLOCKS];

@@ -49,6 +49,13 @@ IG_FN int f_planes(int f)
 }
 IG_FN int f_tile(int f) { return f_planes(f) + f_cols(f) / QB * 64 * (f_low(f) + f_high(f)); }
 
+/* Bytes of a panel; panels of different matrices may lie between one and the next. */
+IG_FN unsigned f_panel(int f, int cols)
+{
+    return f < IG_Q8_0 ? (unsigned)(f == IG_F32 ? cols * 4 : DIV_UP(cols, 2) * 4) * PR
+                       : (unsigned)(DIV_UP(cols, f_cols(f)) * f_tile(f));
+}
+
 /* 32 columns of a lane on their way; what a format does not use takes no register. */
 struct block {
     ig_u4 q[2];       /* the low plane; the high one, or the second half of Q8_0 */

@@ -257,7 +257,7 @@ IG_FN void put_output(const struct ig_args *a, const struct work *w, int h, int 
         return;
     }
     if (OUT_BLOCKS && ANY_BLOCK(FMT_O))
-        quantize_warp(a->aoq + (size_t)w->row * (Q_DIM / QB) + at / QB, o);
+        quantize_warp(a->aoq + (size_t)w->row * (Q_DIM / QB) + xq_place(at / QB, Q_DIM / QB), o);
     if (!OUT_BLOCKS || ANY_FLOAT(FMT_O)) a->ao[(size_t)w->row * Q_DIM + (size_t)at] = o;
 }
 

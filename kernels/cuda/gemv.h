@@ -12,6 +12,7 @@
 #define IG_GEMV_H
 
 #include "blocks.h"
+#include "row.h"
 
 enum { MOST_STEPS = 64 };
 
@@ -126,7 +127,7 @@ IG_FN void panel_use(float (*acc)[2], const struct bunch *b, const struct panel 
             UNROLL for (int t = 0; t < ROWS; t++)
             {
                 if (t >= rows) break;
-                const struct ig_xq *xb = (const struct ig_xq *)x[t] + (in ? tile : 0);
+                const struct ig_xq *xb = (const struct ig_xq *)x[t] + (in ? xq_place(tile, m->cols / QB) : 0);
                 acc[t][0] = block_use(acc[t][0], m->fmt, &b->b[i], tile % 8, xb, in);
             }
         } else {

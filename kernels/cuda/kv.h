@@ -85,18 +85,44 @@ IG_FN float clipped(float x)
     x = x > QKV_CLIP ? QKV_CLIP : x;
     return x < -QKV_CLIP ? -QKV_CLIP : x;
 }
-IG_FN float unturned(const struct turn *t, int d)
+/* What dimension d of a head is made of, besides its values: two dimensions, their norms' weights, the
+ * rotation.  Older than this step. */
+struct pair {
+    int i, j;
+    float wi, wj, c, s;
+};
+enum { TURNS = KV_LORA ? 0 : ROPE_DIM }; /* of latent attention it is turned */
+IG_FN struct pair pair_of(const struct turn *t, int d)
 {
-    const float x = t->x[d];
-    return clipped((QK_NORM_HEAD || QK_NORM_FULL) && t->norm ? x * t->scale * t->norm[d] : x);
+    struct pair p = { d, d, 1.0f, 1.0f, 1.0f, 0.0f };
+    if (d < TURNS) {
+        p.i = d % (ROPE_DIM / 2);
+        p.j = p.i + ROPE_DIM / 2;
+        p.c = t->cs[2 * p.i];
+        p.s = t->cs[2 * p.i + 1];
+    }
+    if ((QK_NORM_HEAD || QK_NORM_FULL) && t->norm) {
+        p.wi = t->norm[p.i];
+        p.wj = t->norm[p.j];
+    }
+    return p;
+}
+/* Dimension d from the values xi, xj of its pair. */
+IG_FN float turn_pair(const struct turn *t, const struct pair *p, int d, float xi, float xj)
+{
+    if ((QK_NORM_HEAD || QK_NORM_FULL) && t->norm) {
+        xi = xi * t->scale * p->wi;
+        xj = xj * t->scale * p->wj;
+    }
+    xi = clipped(xi);
+    xj = clipped(xj);
+    if (d >= TURNS) return xi;
+    return d < ROPE_DIM / 2 ? fmaf(xi, p->c, -(xj * p->s)) : fmaf(xj, p->c, xi * p->s);
 }
 IG_FN float turned(const struct turn *t, int d)
 {
-    if (KV_LORA || d >= ROPE_DIM) return unturned(t, d); /* of latent attention it is turned */
-    const int i = d % (ROPE_DIM / 2);
-    const float x0 = unturned(t, i), x1 = unturned(t, i + ROPE_DIM / 2);
-    const float c = t->cs[2 * i], s = t->cs[2 * i + 1];
-    return d < ROPE_DIM / 2 ? fmaf(x0, c, -(x1 * s)) : fmaf(x1, c, x0 * s);
+    const struct pair p = pair_of(t, d);
+    return turn_pair(t, &p, d, t->x[p.i], t->x[p.j]);
 }
 
 /* A row's head of q or of k; the scale of its norm is not there yet. */

@@ -48,7 +48,7 @@ IG_KERNEL(ig_latent, PANEL_THREADS, 4)
     for (int d = t; d < Q_LORA; d += PANEL_THREADS) {
         const float x = qa[d] * scale[1] * a.q_a_norm[d];
         qa[d] = x;
-        if (ANY_BLOCK(FMT_Q_B)) quantize_warp(a.qaq + (size_t)row * (Q_LORA / QB) + d / QB, x);
+        if (ANY_BLOCK(FMT_Q_B)) quantize_warp(a.qaq + (size_t)row * (Q_LORA / QB) + xq_place(d / QB, Q_LORA / QB), x);
     }
 }
 
@@ -123,7 +123,7 @@ IG_FN void head_body(const struct ig_args *a, int fmt, const struct by_head *j)
         x[t] = IS_BLOCK(fmt) ? (const void *)qs[t] : (const void *)(in + (size_t)(t < rows ? t : 0) * (size_t)j->in_row);
     if (IS_BLOCK(fmt)) {
         for (int i = (int)threadIdx.x / 32; i < rows * blocks; i += PANEL_THREADS / 32)
-            quantize_warp(&qs[i / blocks][i % blocks], in[(size_t)(i / blocks) * (size_t)j->in_row +
+            quantize_warp(&qs[i / blocks][xq_place(i % blocks, blocks)], in[(size_t)(i / blocks) * (size_t)j->in_row +
                                                          (size_t)(i % blocks * QB + lane)]);
         __syncthreads();
     }

@@ -6,16 +6,15 @@
 #ifndef IG_CUDA_LIST_H
 #define IG_CUDA_LIST_H
 
-#if IG_XC
-#define IG_PLACE_KERNEL(X) X(place, IG_PLACE_THREADS, 0)
-#else
-#define IG_PLACE_KERNEL(X)
-#endif
-
 #if IG_KV_LORA && IG_Q_LORA
 #define IG_LATENT_Q_KERNEL(X) X(latent_q, IG_PANEL_THREADS, 0)
 #else
 #define IG_LATENT_Q_KERNEL(X)
+#endif
+#if IG_TILES
+#define IG_TILE_KERNEL(X) X(tile, IG_TILE_THREADS, IG_TILE_BYTES(IG_HEAD_DIM, IG_TILE_PAD))
+#else
+#define IG_TILE_KERNEL(X)
 #endif
 /* What a row's attention has beside ig_attn: of latent attention; where K and V are stored before it. */
 #if IG_KV_LORA
@@ -37,7 +36,6 @@
 
 /* Of one row. */
 #define IG_STEP_KERNELS(X) \
-    IG_PLACE_KERNEL(X) \
     X(embed, IG_ROW_THREADS, 0) \
     X(qkv, IG_PANEL_THREADS, 0) \
     IG_STEP_STORE_KERNEL(X) \
@@ -51,6 +49,12 @@
     X(output, IG_PANEL_THREADS, 0)
 
 #define IG_BATCH_KERNELS(X) \
+    IG_TILE_KERNEL(X) \
+    X(gemm_qkv, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_out, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_gate_up, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_down, IG_GEMM_THREADS, IG_GEMM_BYTES) \
+    X(gemm_router, IG_ROUTER_THREADS, 0) \
     X(embed, IG_ROW_THREADS, 0) \
     X(norm, IG_ROW_THREADS, 0) \
     X(qkv, IG_PANEL_THREADS, 0) \

@@ -33,7 +33,7 @@ struct hidden {
     size_t expert; /* bytes from expert 0's */
     int ff;        /* its width */
     int block;
-    int64_t shift; /* as in struct ig_places */
+    int64_t shift; /* as in struct spot */
 };
 
 IG_FN float activated(float g, float u)
@@ -45,7 +45,7 @@ IG_FN float activated(float g, float u)
     return (u + 1.0f) * (g / (1.0f + ig_expf(-1.702f * g)));
 }
 
-/* Element r of an expert's bias; `shift` as in struct ig_places. */
+/* Element r of an expert's bias; `shift` as in struct spot. */
 IG_FN float with_bias(const struct ig_dmat *m, size_t expert, int64_t shift, int r, float y)
 {
     if (!m->bias) return y;
@@ -69,7 +69,7 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
     float acc[ROWS][2];
 
     if (k->shift) {
-        fill_panel(panel.p, k->shift, m->stride);
+        fill_panel(panel.p, k->shift, f_panel(fmt, N_EMBD));
         __syncthreads();
     }
     panel_load(&b, &panel, 0);
@@ -90,46 +90,44 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
         h = activated(with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r)),
                       with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
     }
-    const size_t to = hidden_block(slot[row]) + (size_t)k->block;
-    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to, h);
-    if (ANY_FLOAT(FMT_DOWN)) a->h[to * QB + (size_t)i] = h;
+    const size_t to = hidden_block(slot[row]);
+    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);
+    if (ANY_FLOAT(FMT_DOWN)) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
 }
 
 #if ROWS == 1
 
 /* A block's part of the down matrices of experts that come over the link, while ig_gate_up's other
- * blocks work: panel by panel, expert by expert. */
-IG_FN void fill_down(const struct ig_args *a, int block)
+ * blocks work. */
+IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
 {
     enum { PANELS = DIV_UP(N_EMBD, PR), EACH = IG_FILL_BLOCKS(N_EMBD) };
-    const struct ig_places *now = a->xc.now;
-    const int i = N_EXPERT_USED - 1 - block / EACH, sub = (int)threadIdx.x / PANEL_THREADS;
-    const int rank = ig_load_fresh(&now->order[i]), panel = block % EACH * 4 + sub;
-    const int64_t shift = (int64_t)ig_load_fresh8(&now->shift[rank]);
-    if (shift == 0 || panel >= PANELS) return;
-    fill_panel(a->down.p + ig_load_fresh8(&now->at[rank]) + (size_t)panel * a->down.stride, shift,
-               a->down.stride);
+    const int panel = block % EACH * 4 + (int)threadIdx.x / PANEL_THREADS;
+    const struct spot s = spot_of(a, c, block / EACH);
+    if (s.shift == 0 || panel >= PANELS) return;
+    fill_panel(a->down.p + s.expert + (size_t)panel * a->down.stride, s.shift,
+               f_panel(FMT_OF(FMT_DOWN, a->down.fmt), N_FF));
 }
 
-/* A block an item: 32 hidden values of each chosen expert, rank by rank, then of the dense block. */
+/* A block an item: 32 hidden values of each chosen expert, rank by rank, then of the dense block.  With
+ * a cache one more that speaks with the CPU stands before them, and those that fill slots behind. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
-    IG_SHARED struct routing r;
+    IG_SHARED struct chosen c;
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
     IG_SHARED int slot, token_row;
-    const int routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
-    const int block = (int)blockIdx.x, rank = block / FF_BLOCKS, aside = WITH_ASIDE && block >= routed;
-    if (CACHED && block >= routed + DIV_UP(a.aside, QB)) {
-        ig_after_previous();
-        fill_down(&a, block - routed - DIV_UP(a.aside, QB));
-        return;
-    }
+    const int asks = CACHED && a.routed && a.xc.posted != NULL, routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
+    const int block = (int)blockIdx.x - asks, rank = block / FF_BLOCKS, fill = block - routed - DIV_UP(a.aside, QB);
+    const int aside = WITH_ASIDE && block >= routed && fill < 0;
     if (threadIdx.x == 0) {
         slot = aside ? ASIDE : rank;
         token_row = 0;
     }
     const int force = ig_load_fresh(a.force);
+    if (CACHED && a.routed && !aside) load_set(&a, &c, GATE_UP_THREADS);
     ig_after_previous();
+    const unsigned began = CACHED ? ig_clock() : 0;
+    if (CACHED && blockIdx.x == 0 && threadIdx.x == 0) a.xc.count[IG_T_BEGAN] = ig_clock();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     if (aside) {
         const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0 };
@@ -137,16 +135,22 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
         DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
         return;
     }
-    const struct spot s = spot_of(&a, &r, rank, force);
-    if (s.rank < 0) return;
-    if (CACHED) {
-        __syncthreads();
-        if (threadIdx.x == 0) slot = s.rank;
-        __syncthreads();
+    choose_places(&a, &c, GATE_UP_THREADS, 0, force);
+#if N_WAY > 0
+    if (block < 0) {
+        ask_cpu(&a, &c, GATE_UP_THREADS);
+        return;
     }
+    if (fill >= 0) {
+        fill_down(&a, &c, fill);
+        return;
+    }
+#endif
+    const struct spot s = spot_of(&a, &c, rank);
+    if (s.rank < 0) return;
     const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift };
     DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
-    if (CACHED && s.ready) ig_await_clock(s.ready);
+    if (CACHED && s.wait) ig_await_clock(began, s.wait);
 }
 
 enum {
@@ -180,6 +184,15 @@ IG_FN void take_aside(const struct ig_args *a, panel_parts *parts)
     DISPATCH(a, FMT_DOWN, a->dense_down.fmt, aside_body, parts)
 }
 
+/* Ask for the first weights of round `round`, where `late` says whether they are to be there only
+ * when ig_gate_up has ended. */
+IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *s, struct bunch *b, int round, int late)
+{
+    const int sub = (int)threadIdx.x / PANEL_THREADS, rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
+    const struct panel panel = down_panel(a, fmt, s[rank].expert);
+    if (sub < RANKS && a->routed && s[rank].rank >= 0 && (s[rank].shift != 0) == late) panel_load(b, &panel, 0);
+}
+
 /* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
  * the first two's weights are asked for before their activations are there.  128 more have the
  * dense block, beside the first round: y[N_EXPERT_USED]. */
@@ -189,14 +202,10 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
     IG_SHARED struct ig_xq qs[STAGED ? HQ_BLOCKS : 1];
     const int sub = (int)threadIdx.x / PANEL_THREADS, mine = sub < RANKS && a->routed;
     struct bunch b[2];
-    if (CACHED && a->routed && ig_load_fresh(&a->xc.now->n_link) > 0) ig_after_previous(); /* filled by ig_gate_up */
-    UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS); round++)
-    {
-        const int rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
-        const struct panel panel = down_panel(a, fmt, s[rank].expert);
-        if (mine) panel_load(&b[round], &panel, 0);
-    }
+    UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS); round++) down_ask(a, fmt, s, &b[round], round, 0);
     ig_after_previous();
+    UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS) && CACHED; round++)
+        down_ask(a, fmt, s, &b[round], round, 1);
     if (STAGED && IS_BLOCK(fmt)) {
         stage_blocks(qs, a->hq, HQ_BLOCKS, DOWN_THREADS);
         __syncthreads();
@@ -209,7 +218,7 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
         const void *x = IS_BLOCK(fmt) ? (const void *)(q + rank * FF_BLOCKS)
                                       : (const void *)(a->h + rank * FF_BLOCKS * QB);
         float acc[ROWS][2];
-        if (mine) {
+        if (mine && (!CACHED || s[rank].rank >= 0)) {
             if (round >= 2) panel_load(&b[round % 2], &panel, 0);
             panel_sum(acc, &b[round % 2], &panel, &x, 1);
             panel_put(&parts[sub], acc, &panel, 1);
@@ -217,10 +226,13 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
         if (WITH_ASIDE && round == 0 && sub == RANKS && a->aside) take_aside(a, &parts[RANKS]);
         __syncthreads();
         for (int i = (int)threadIdx.x; i < RANKS * PR && a->routed; i += DOWN_THREADS) {
-            const int of = round * RANKS + i / PR;
-            if (of < N_EXPERT_USED && s[of].rank >= 0)
-                y[of][i % PR] = with_bias(&a->down, s[of].expert, s[of].shift,
-                                          (int)blockIdx.x * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
+            const int of = round * RANKS + i / PR, r = (int)blockIdx.x * PR + i % PR;
+            if (of >= N_EXPERT_USED) continue;
+            if (!CACHED || s[of].rank >= 0)
+                y[of][i % PR] = with_bias(&a->down, s[of].expert, s[of].shift, r,
+                                          panel_get(parts[i / PR], fmt, i % PR));
+            else if (r < N_EMBD) /* the CPU's answer */
+                y[of][i % PR] = ig_load_float(a->y + (size_t)of * N_EMBD + (size_t)r);
         }
         if (WITH_ASIDE && round == 0 && a->aside && (int)threadIdx.x < PR)
             y[N_EXPERT_USED][threadIdx.x] =
@@ -230,32 +242,41 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
 }
 
 /* The router is two kernels back: the experts are known, and their weights on the way, before
- * ig_gate_up has ended. */
+ * ig_gate_up has ended.  With a cache one more block keeps its tables. */
 IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
 {
-    IG_SHARED struct routing k;
+    IG_SHARED struct chosen c;
     IG_SHARED struct spot spots[N_EXPERT_USED];
     IG_SHARED float y[N_EXPERT_USED + 1][PR];
     const int t = (int)threadIdx.x, r = (int)blockIdx.x * PR + t, mine = t < PR && r < N_EMBD;
-    if (t < N_EXPERT_USED) k.id[t] = 0;
-    if (a.routed && !CACHED)
-        route(&a, &k, 0, DOWN_THREADS, 1, ig_load_fresh(a.force));
-    spots_by_rank(&a, &k, spots);
+    if (a.routed) {
+        if (CACHED) load_set(&a, &c, DOWN_THREADS);
+        choose_places(&a, &c, DOWN_THREADS, 1, ig_load_fresh(a.force));
+        if (t < N_EXPERT_USED) spots[t] = spot_of(&a, &c, t);
+    }
+#if N_WAY > 0
+    if ((int)blockIdx.x >= DIV_UP(N_EMBD, PR)) {
+        keep_set(&a, &c, DOWN_THREADS);
+        ig_after_previous();
+        if (t == 0) count_step(&a, &c);
+        return;
+    }
+#endif
+    __syncthreads();
     const float x = mine ? ig_load_float(a.x + r) : 0.0f; /* of ig_attn_out, further back */
     /* A layer without experts has no format of theirs: the dense block's does for the frame. */
     DISPATCH(&a, FMT_DOWN, a.routed ? a.down.fmt : a.dense_down.fmt, down_body, spots, y)
-    if (CACHED) take_answers(&a, spots, y, DOWN_THREADS);
     if (mine) {
         float sum = 0.0f;
-        for (int i = 0; i < N_EXPERT_USED && a.routed; i++) sum = fmaf(k.weight[i], y[i][t], sum);
+        for (int i = 0; i < N_EXPERT_USED && a.routed; i++) sum = fmaf(c.r.weight[i], y[i][t], sum);
         if (WITH_ASIDE && a.aside)
             sum = fmaf(SHARED_GATE && a.shared_gate ? ig_load_float(a.shared_scale) : 1.0f,
                        y[N_EXPERT_USED][t], sum);
         a.x[r] = x + sum * RESIDUAL_SCALE;
     }
     if (blockIdx.x == 0 && t < N_EXPERT_USED && a.routed) { /* for who looks on */
-        a.expert[t] = k.id[t];
-        a.weight[t] = k.weight[t];
+        a.expert[t] = c.r.id[t];
+        a.weight[t] = c.r.weight[t];
     }
 }
 
@@ -283,8 +304,28 @@ IG_KERNEL(ig_topk, TOPK_THREADS, 4)
     if (SHARED_GATE && a.shared_gate && t < 32) weigh_shared(&a, a.xn + (size_t)row * N_EMBD, row);
 }
 
-/* One block: slots sorted by expert, rows ascending, and cut into items.  A thread owns experts,
- * so nothing depends on who comes first. */
+/* The slots that chose expert e, ascending: one warp. */
+IG_FN void list_rows(const struct ig_args *a, int32_t *to, int e, int slots)
+{
+    enum { BUNCH = 8 };
+    const int lane = (int)threadIdx.x & 31;
+    for (int i = 0; i < slots; i += 32 * BUNCH) {
+        int id[BUNCH];
+        UNROLL for (int u = 0; u < BUNCH; u++)
+        {
+            const int at = i + 32 * u + lane;
+            id[u] = at < slots ? a->expert[at] : -1;
+        }
+        UNROLL for (int u = 0; u < BUNCH; u++)
+        {
+            const unsigned chose = ig_ballot(id[u] == e);
+            if (id[u] == e) to[ig_count(chose & ((1u << lane) - 1))] = i + 32 * u + lane;
+            to += ig_count(chose);
+        }
+    }
+}
+
+/* Slots sorted by expert, rows ascending, a warp an expert, and cut into items of a.group rows. */
 IG_KERNEL(ig_group, GROUP_THREADS, 1)
 {
     IG_SHARED int count[N_EXPERT], start[N_EXPERT + 1], item[N_EXPERT + 1];
@@ -299,20 +340,19 @@ IG_KERNEL(ig_group, GROUP_THREADS, 1)
         start[0] = item[0] = 0;
         for (int e = 0; e < N_EXPERT; e++) {
             start[e + 1] = start[e] + count[e];
-            item[e + 1] = item[e] + DIV_UP(count[e], ROWS);
+            item[e + 1] = item[e] + DIV_UP(count[e], a.group);
         }
-        a.route[0] = item[N_EXPERT];
+        if (blockIdx.x == 0) a.route[0] = item[N_EXPERT];
     }
     __syncthreads();
-    for (int e = t; e < N_EXPERT; e += GROUP_THREADS) {
-        int at = start[e];
-        for (int i = 0; i < slots && at < start[e + 1]; i++)
-            if (a.expert[i] == e) list[at++] = i;
+    const int e0 = (int)blockIdx.x * (GROUP_THREADS / 32) + t / 32;
+    if (e0 < N_EXPERT) list_rows(&a, list + start[e0], e0, slots);
+    for (int e = t; e < N_EXPERT && blockIdx.x == 0; e += GROUP_THREADS) {
         for (int i = 0; i < item[e + 1] - item[e]; i++) {
             int32_t *p = a.route + 1 + 3 * (item[e] + i);
             p[0] = e;
-            p[1] = start[e] + i * ROWS;
-            p[2] = LEAST(ROWS, start[e + 1] - p[1]);
+            p[1] = start[e] + i * a.group;
+            p[2] = LEAST(a.group, start[e + 1] - p[1]);
         }
     }
 }

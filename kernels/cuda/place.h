@@ -1,21 +1,41 @@
 /* place.h -- where a decode step's chosen experts are: at their place, or in slots of a cache.
  *
- * CACHED: ig_place decides once a layer and leaves struct ig_places.  An expert that is missing
- * comes over the link into a slot, filled by the blocks that are the first to read it, or the CPU
- * computes it.  Without a cache every block finds the experts from the router's logits.
+ * CACHED: every block that needs the chosen experts looks them up itself, by tables that the step
+ * before left (place.cu keeps them), so that no kernel stands between the router and the experts.
+ * All come to the same answer.  An expert that is missing comes over the link into a slot, filled by
+ * the blocks that are the first to read it, or the CPU computes it.  Of the misses that the link can
+ * reach, split[m] of m take it, with split[0] as many as the set has empty ways, those used most
+ * first: they will be wanted again.
  */
 #ifndef IG_PLACE_H
 #define IG_PLACE_H
 
 #include "route.h"
 
-/* An expert of a row: its rank (-1: the CPU's), bytes from expert 0's matrices, and the shift of
- * struct ig_places. */
+enum {
+    EMPTY_WAY = 1 << 16, /* beside a victim's number: it holds no expert */
+    VICTIMS = 2 * N_EXPERT_USED, /* as many as a row can use, and as many that it may hit */
+    SET_EXPERTS = CACHED ? N_EXPERT : 1
+};
+
+/* In shared memory: a row's experts, rank by rank, and what its layer's set holds. */
+struct chosen {
+    struct routing r;
+    int way[SET_EXPERTS]; /* of an expert, -1: it is missing */
+    float use[SET_EXPERTS];
+    int victim[VICTIMS];  /* ways to give up, the least used first */
+    int split[N_EXPERT_USED + 1];
+    int at[N_EXPERT_USED];   /* a rank's way, -1: the CPU computes it */
+    int fill[N_EXPERT_USED]; /* 1: the way is to be filled first */
+};
+
+/* An expert of a row: its rank (-1: the CPU's), bytes from expert 0's matrices, and from their
+ * address to that in host memory where they are to be fetched from (0: they are there). */
 struct spot {
     int rank;
     size_t expert;
     int64_t shift;
-    uint64_t ready; /* as in struct ig_places */
+    unsigned wait; /* ns until a slowed link has delivered it; 0: none */
 };
 
 /* The address in host memory for one in a slot. */
@@ -38,56 +58,88 @@ IG_FN void fill_panel(const unsigned char *to, int64_t shift, unsigned bytes)
     }
 }
 
-/* The i-th expert to work on, after ig_after_previous. */
-IG_FN struct spot spot_of(const struct ig_args *a, struct routing *r, int i, int force)
+/* Steps take turns with two copies of the tables: a step reads one and leaves the other. */
+IG_FN int table_of(const struct ig_args *a, int next)
 {
-    struct spot s = { i, 0, 0, 0 };
-    if (CACHED) {
-        const struct ig_places *now = a->xc.now;
-        s.rank = ig_load_fresh(&now->order[i]);
-        s.expert = (size_t)ig_load_fresh8(&now->at[s.rank]);
-        s.shift = (int64_t)ig_load_fresh8(&now->shift[s.rank]);
-        if (a->xc.link_ns) s.ready = (uint64_t)ig_load_fresh8(&now->ready[s.rank]);
-        if (ig_load_fresh(&now->cpu[s.rank])) s.rank = -1;
-    } else {
-        route(a, r, 0, GATE_UP_THREADS, 0, force);
-        s.expert = (size_t)r->id[i] * a->expert_stride;
+    return (ig_load_fresh((const int *)a->xc.step) + next) & 1;
+}
+
+/* What the set holds; known before ig_after_previous.  A victim of -1 is that of an empty set, whose
+ * order is that of the ways. */
+IG_FN void load_set(const struct ig_args *a, struct chosen *c, int threads)
+{
+    const int t = (int)threadIdx.x, from = table_of(a, 0);
+    for (int e = t; e < N_EXPERT; e += threads) {
+        c->way[e] = ig_load_fresh(a->xc.way + from * N_EXPERT + e);
+        c->use[e] = ig_load_float(a->xc.use + from * N_EXPERT + e);
+    }
+    if (t < VICTIMS) {
+        const int way = ig_load_fresh(a->xc.victim + from * VICTIMS + t);
+        c->victim[t] = way >= 0 ? way : t < a->xc.ways ? t | EMPTY_WAY : t;
+    }
+    if (t <= N_EXPERT_USED) c->split[t] = ig_load_fresh(a->xc.split + t);
+}
+
+IG_FN int reachable(const struct ig_args *a, int expert)
+{
+    return (uint64_t)(expert + 1) * a->expert_stride <= a->xc.reach;
+}
+
+/* The i-th way to give up that this row does not need. */
+IG_FN int take_victim(const struct chosen *c, int i)
+{
+    for (int j = 0; j < VICTIMS; j++) {
+        int hit = 0;
+        for (int k = 0; k < N_EXPERT_USED; k++) hit |= c->way[c->r.id[k]] == c->victim[j];
+        if (!hit && i-- == 0) return c->victim[j] & ~EMPTY_WAY;
+    }
+    return 0; /* a set has at least as many ways as a row has experts */
+}
+
+/* Hit, link or CPU for each rank, once ids are there; ends in a barrier. */
+IG_FN void place(const struct ig_args *a, struct chosen *c)
+{
+    const int k = (int)threadIdx.x;
+    if (k < N_EXPERT_USED) {
+        const int e = c->r.id[k], way = c->way[e], can = way < 0 && reachable(a, e);
+        int all = 0, before = 0, empty = 0; /* reachable misses; those that come before this one */
+        for (int j = 0; j < N_EXPERT_USED && can; j++) {
+            const int other = c->r.id[j];
+            if (c->way[other] >= 0 || !reachable(a, other)) continue;
+            all++;
+            before += c->use[other] > c->use[e] || (c->use[other] == c->use[e] && j < k);
+        }
+        for (int j = 0; j < VICTIMS && can && c->split[0]; j++) empty += (c->victim[j] & EMPTY_WAY) != 0;
+        const int link = can && (before < c->split[all] || before < empty);
+        c->fill[k] = link;
+        c->at[k] = link ? take_victim(c, before) : way;
+    }
+    __syncthreads();
+}
+
+/* Rank k after place(). */
+IG_FN struct spot spot_of(const struct ig_args *a, const struct chosen *c, int k)
+{
+    struct spot s = { k, 0, 0, 0 };
+    const uint64_t from = (uint64_t)c->r.id[k] * a->expert_stride;
+    if (!CACHED) {
+        s.expert = (size_t)from;
+        return s;
+    }
+    if (c->at[k] < 0) s.rank = -1;
+    else s.expert = (size_t)(a->xc.set + (uint64_t)c->at[k] * a->xc.slot_bytes);
+    if (c->fill[k]) {
+        s.shift = (int64_t)((uintptr_t)a->xc.host + from - ((uintptr_t)a->xc.slots + s.expert));
+        for (int i = 0; i <= k; i++) s.wait += c->fill[i] ? a->xc.link_ns : 0; /* one after the other */
     }
     return s;
 }
 
-/* All of them, rank by rank, and ids and weights into r; ends in a barrier. */
-IG_FN void spots_by_rank(const struct ig_args *a, struct routing *r, struct spot *s)
+/* Ids, with `weights` weights, and places of a row's experts: the router's kernel has ended. */
+IG_FN void choose_places(const struct ig_args *a, struct chosen *c, int threads, int weights, int force)
 {
-    const int t = (int)threadIdx.x;
-    if (t < N_EXPERT_USED) {
-        s[t].rank = t;
-        s[t].shift = 0;
-        s[t].expert = (size_t)r->id[t] * a->expert_stride;
-        if (CACHED && a->routed) {
-            const struct ig_places *now = a->xc.now;
-            r->id[t] = ig_load_fresh(&now->id[t]);
-            r->weight[t] = ig_load_float(&now->weight[t]);
-            s[t].rank = ig_load_fresh(&now->cpu[t]) ? -1 : t;
-            s[t].expert = (size_t)ig_load_fresh8(&now->at[t]);
-            s[t].shift = (int64_t)ig_load_fresh8(&now->shift[t]);
-        }
-    }
-    __syncthreads();
-}
-
-/* 16 rows of what the CPU computed, when it is there. */
-IG_FN void take_answers(const struct ig_args *a, const struct spot *s, float (*y)[PR], int threads)
-{
-    if (!a->routed || ig_load_fresh(&a->xc.now->n_cpu) == 0) return;
-    if (threadIdx.x == 0) ig_await_host(a->xc.done, *a->xc.step);
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < N_EXPERT_USED * PR; i += threads) {
-        const int r = (int)blockIdx.x * PR + i % PR;
-        if (s[i / PR].rank < 0 && r < N_EMBD)
-            y[i / PR][i % PR] = ig_load_host(a->xc.answer + (size_t)(i / PR) * N_EMBD + (size_t)r);
-    }
-    __syncthreads();
+    route(a, &c->r, 0, threads, weights, force);
+    if (CACHED) place(a, c);
 }
 
 #endif

@@ -17,6 +17,8 @@
 /* The block's shared memory whose size the launch says. */
 #define IG_SHARED_SPARE(type, name) extern __shared__ __align__(16) type name[]
 #define UNROLL _Pragma("unroll")
+#define IG_PRAGMA(text) _Pragma(#text)
+#define UNROLL_BY(n)    IG_PRAGMA(unroll n)
 
 typedef uint4 ig_u4;
 typedef float4 ig_f4;
@@ -57,6 +59,26 @@ IG_FN unsigned ig_load2(const void *p)
 
 IG_FN unsigned ig_load1(const void *p) { return __ldg((const unsigned char *)p); }
 
+/* The line of `p` comes into L2. */
+IG_FN void ig_prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+/* The same, of weights that several warps of a block read: through L1. */
+IG_FN void ig_read8(unsigned *x, unsigned *y, const void *p)
+{
+    asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(*x), "=r"(*y) : "l"(p));
+}
+IG_FN unsigned ig_read4(const void *p)
+{
+    unsigned v;
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+IG_FN unsigned ig_read2(const void *p)
+{
+    unsigned short v;
+    asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(p));
+    return v;
+}
+
 /* c + sum of four u8 * s8 */
 IG_FN int ig_dot4(unsigned w, int x, int c)
 {
@@ -81,6 +103,28 @@ IG_FN unsigned ig_book4(unsigned codes, unsigned a, unsigned b, unsigned c, unsi
     const unsigned upper = (codes >> 3 & 0x01010101u) * 255u;
     return (__byte_perm(a, b, select) & ~upper) | (__byte_perm(c, d, select) & upper);
 }
+
+/* d[16][8] = a[16][32] * b[32][8] + c of int8 in one warp, and with 16 columns of a.  Lane l, group
+ * g = l / 4, c = l % 4, holds: a[0], a[1] of rows g, g + 8 columns 4c ... + 3; a[2], a[3] the same of
+ * columns 16 + 4c; b[0], b[1] of column g rows 4c, 16 + 4c; d of row g columns 2c, 2c + 1, then of
+ * row g + 8 (PTX manual, fragments of mma.m16n8k32). */
+IG_FN void ig_mma32(int *d, const unsigned *a, const unsigned *b, int c)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%10,%10,%10};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c));
+}
+IG_FN void ig_mma16(int *d, const unsigned *a, unsigned b, int c)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%7,%7,%7,%7};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b), "r"(c));
+}
+/* Bit i: what lane i of the warp says. */
+IG_FN unsigned ig_ballot(int v) { return __ballot_sync(~0u, v); }
+IG_FN int ig_count(unsigned bits) { return __popc(bits); }
 
 IG_FN float ig_half(unsigned h)
 {
@@ -125,16 +169,17 @@ IG_FN void ig_post_host(unsigned *posted, unsigned step)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(posted), "r"(step) : "memory");
 }
-/* Nanoseconds of a clock that all blocks and kernels share. */
-IG_FN uint64_t ig_clock(void)
+/* Nanoseconds, of which the lower bits may stand still. */
+IG_FN unsigned ig_clock(void)
 {
-    uint64_t v;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(v));
-    return v;
+    unsigned t;
+    asm volatile("mov.u32 %0, %globaltimer_lo;" : "=r"(t));
+    return t;
 }
-IG_FN void ig_await_clock(uint64_t t)
+/* Until so many nanoseconds have passed since `from`. */
+IG_FN void ig_await_clock(unsigned from, unsigned ns)
 {
-    while (ig_clock() < t) __nanosleep(500);
+    while (ig_clock() - from < ns) __nanosleep(500);
 }
 /* Before ig_post_host by another thread: this thread's writes are on their way. */
 IG_FN void ig_host_fence(void) { __threadfence_system(); }
@@ -143,6 +188,13 @@ IG_FN void ig_host_fence(void) { __threadfence_system(); }
 IG_FN void ig_fetch16(void *dst, const void *src)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(dst)),
+                 "l"(src)
+                 : "memory");
+}
+IG_FN void ig_fetch8(void *dst, const void *src)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(
                      (unsigned)__cvta_generic_to_shared(dst)),
                  "l"(src)
                  : "memory");
@@ -156,6 +208,10 @@ IG_FN void ig_fetch4(void *dst, const void *src)
 }
 /* This thread's fetches have arrived. */
 IG_FN void ig_fetched(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+/* The fetches since the last such mark are one group; all but the latest `n` groups have arrived. */
+IG_FN void ig_fetch_mark(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+#define ig_fetched_but(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 
 IG_FN int ig_swap_int(int v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
 IG_FN float ig_swap(float v, int mask) { return __shfl_xor_sync(~0u, v, mask); }

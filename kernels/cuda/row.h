@@ -25,6 +25,14 @@ IG_FN float tree_of_lanes(float v)
     return v + ig_swap(v, 1);
 }
 
+/* Where block b of a row's int8 blocks is.  In a batch they lie part by part, as mma.h sums them. */
+IG_FN int xq_place(int b, int blocks)
+{
+    if (ROWS == 1 || blocks % IG_BLOCK_PARTS != 0) return b;
+    const int part = b % IG_BLOCK_PARTS, leaf = (part & 1) << 2 | (part & 2) | part >> 2;
+    return leaf * (blocks / IG_BLOCK_PARTS) + b / IG_BLOCK_PARTS;
+}
+
 /* Where quad u of this thread starts. */
 IG_FN int quad_at(int u, int threads) { return 4 * ((int)threadIdx.x + u * threads); }
 
@@ -61,9 +69,9 @@ IG_FN float scale_of(unsigned most, float *d)
     return *d > 0.0f ? 1.0f / *d : 0.0f;
 }
 
-/* int8 blocks of `n` values of which this thread has `quads` quads, `threads` threads apart:
- * 8 lanes make a struct ig_xq.  n is a multiple of 32.  Whole warps call this. */
-IG_FN void quantize_quads(struct ig_xq *q, const ig_f4 *v, int quads, int n, int threads)
+/* int8 blocks of a row of `n` values, of which this thread has `quads` quads from value `first` on,
+ * `threads` threads apart: 8 lanes make a struct ig_xq.  n is a multiple of 32.  Whole warps call this. */
+IG_FN void quantize_from(struct ig_xq *q, int first, const ig_f4 *v, int quads, int n, int threads)
 {
     enum { MOST = 16 };
     unsigned most[MOST], word[MOST];
@@ -97,15 +105,20 @@ IG_FN void quantize_quads(struct ig_xq *q, const ig_f4 *v, int quads, int n, int
     }
     UNROLL for (int u = 0; u < quads; u++)
     {
-        const int i = quad_at(u, threads);
+        const int i = first + quad_at(u, threads);
         if (i >= n) continue;
-        struct ig_xq *b = q + i / QB;
+        struct ig_xq *b = q + xq_place(i / QB, n / QB);
         *(unsigned *)(void *)(b->q + i % QB) = word[u];
         if (i % QB == 0) {
             b->d = d[u];
             b->sum = sum[u];
         }
     }
+}
+
+IG_FN void quantize_quads(struct ig_xq *q, const ig_f4 *v, int quads, int n, int threads)
+{
+    quantize_from(q, 0, v, quads, n, threads);
 }
 
 /* Activations of one row into shared memory: all loads at once, where the sums would wait for each. */
@@ -128,7 +141,7 @@ IG_FN void quantize_output(struct ig_xq *q, const float *x, int threads)
         const int at = i + quad_at(0, threads);
         const ig_f4 zero = { 0, 0, 0, 0 };
         const ig_f4 v = at < O_DIM ? *(const ig_f4 *)(const void *)(x + at) : zero;
-        quantize_quads(q + i / QB, &v, 1, O_DIM - i, threads);
+        quantize_from(q, i, &v, 1, O_DIM, threads);
     }
 }
 
@@ -178,8 +191,14 @@ IG_FN float warp_sum(int kind, const float *x, const float *w, float mean, int n
         UNROLL for (int i = 0; i < BUNCH && b > 0; i++)
             sum = next_sum(kind, sum, v[(b + 1) % 2][i], u[(b + 1) % 2][i], mean);
     }
-    for (int i = bunches * STEP + lane; i < n; i += 16)
-        sum = next_sum(kind, sum, x[i], kind == SUM_DOT ? w[i] : 0.0f, mean);
+    const int rest = n % STEP / 16, done = bunches * STEP + rest * 16;
+    UNROLL for (int i = 0; i < rest; i++)
+    {
+        v[0][i] = x[bunches * STEP + i * 16 + lane];
+        u[0][i] = kind == SUM_DOT ? w[bunches * STEP + i * 16 + lane] : 0.0f;
+    }
+    UNROLL for (int i = 0; i < rest; i++) sum = next_sum(kind, sum, v[0][i], u[0][i], mean);
+    if (done + lane < n) sum = next_sum(kind, sum, x[done + lane], kind == SUM_DOT ? w[done + lane] : 0.0f, mean);
     return tree_of_lanes(sum);
 }
 

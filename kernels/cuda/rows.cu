@@ -17,30 +17,52 @@ IG_FN float weight_at(const unsigned char *p, int fmt, int r, int c)
     }
 }
 
+/* What the host says, each by a thread of its own: a read of its memory takes a microsecond, and reads by
+ * one thread that also stores would wait for each other. */
+IG_FN void take_words(const struct ig_args *a, int t, int force)
+{
+    const int i = (int)threadIdx.x;
+    const int32_t *const from[] = { a->host.token, a->host.pos, a->host.seq, a->host.turn, a->host.want };
+    int32_t *const to[] = { a->row.token, a->row.pos, a->row.seq, a->row.turn, a->row.want };
+    for (int k = 0; k < 5; k++)
+        if (i == 32 * k && (k < 4 || t < a->n_want)) to[k][t] = from[k][t];
+    if (t == 0 && i == 160) *a->force = force;
+    if (CACHED && i == 161) *a->xc.step += 1;
+    if (CACHED && i >= 192 && i - 192 <= N_EXPERT_USED) a->xc.split[i - 192] = a->xc.host_split[i - 192];
+}
+_Static_assert(192 + N_EXPERT_USED < ROW_THREADS, "a thread a word");
+
 /* Embeddings of the batch's tokens; the batch itself comes from the host's memory. */
 IG_KERNEL(ig_embed, ROW_THREADS, 2)
 {
     ig_after_previous();
-    const int t = (int)blockIdx.x;
+    const int t = (int)blockIdx.x, i = (int)threadIdx.x, force = *a.host_force;
     const int id = a.host.token[t], fmt = FMT_OF(FMT_EMBD, a.embd.fmt);
     const unsigned char *p = a.embd.p + (size_t)(id / PR) * a.embd.stride;
-    if (threadIdx.x == 0) {
-        a.row.token[t] = id;
-        a.row.pos[t] = a.host.pos[t];
-        a.row.seq[t] = a.host.seq[t];
-        a.row.turn[t] = a.host.turn[t];
-        if (t < a.n_want) a.row.want[t] = a.host.want[t];
+    if (force) { /* all reads under way at once */
+        enum { ALL = N_LAYER * N_EXPERT_USED, EACH = DIV_UP(ALL, ROW_THREADS), BUNCH = LEAST(EACH, 8) };
+        const size_t at = (size_t)t * ALL;
+        for (int from = i; from < ALL; from += BUNCH * ROW_THREADS) {
+            int32_t e[BUNCH];
+            float w[BUNCH];
+            UNROLL for (int u = 0; u < BUNCH; u++)
+            {
+                const int k = from + u * ROW_THREADS;
+                e[u] = k < ALL ? a.host_expert[at + (size_t)k] : 0;
+                w[u] = k < ALL ? a.host_weight[at + (size_t)k] : 0.0f;
+            }
+            UNROLL for (int u = 0; u < BUNCH; u++)
+            {
+                const int k = from + u * ROW_THREADS;
+                if (k >= ALL) break;
+                a.force_expert[at + (size_t)k] = e[u];
+                a.force_weight[at + (size_t)k] = w[u];
+            }
+        }
     }
-    for (int c = (int)threadIdx.x; c < N_EMBD; c += ROW_THREADS)
+    take_words(&a, t, force);
+    for (int c = i; c < N_EMBD; c += ROW_THREADS)
         a.x[(size_t)t * N_EMBD + (size_t)c] = weight_at(p, fmt, id % PR, c) * EMBD_SCALE;
-    if (t == 0 && threadIdx.x == 0) *a.force = *a.host_force;
-    if (CACHED && threadIdx.x == 0) *a.xc.step += 1;
-    if (CACHED && threadIdx.x <= N_EXPERT_USED) a.xc.split[threadIdx.x] = a.xc.host_split[threadIdx.x];
-    for (int i = (int)threadIdx.x; i < N_LAYER * N_EXPERT_USED && *a.host_force; i += ROW_THREADS) {
-        const size_t at = (size_t)t * N_LAYER * N_EXPERT_USED + (size_t)i;
-        a.force_expert[at] = a.host_expert[at];
-        a.force_weight[at] = a.host_weight[at];
-    }
 }
 
 /* in 0: rows of x before the mixer; 1: before the feed-forward block; 2: wanted rows, at the end. */

@@ -5,3 +5,8 @@
 #include "latent.cu"
 #include "place.cu"
 #include "moe.cu"
+#if ROWS > 1
+#include "gemm.cu"
+#include "tile.cu"
+#include "router.cu"
+#endif

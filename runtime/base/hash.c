@@ -20,12 +20,22 @@ static int has_avx2(void)
     return known == 2;
 }
 
+/* XXH3 asks for memory a few lines ahead, which is too late for bytes that come from a disk. */
+enum { STEP = 4096, LINE = 64 };
+
 void ig_hash_add(struct ig_hash *h, const void *p, size_t n)
 {
-    if (has_avx2())
-        ig_hash_add_avx2(h, p, n);
-    else
-        XXH3_64bits_update(state_of(h), p, n);
+    const unsigned char *at = p;
+    while (n > 0) {
+        const size_t now = n < STEP ? n : STEP;
+        for (size_t i = 0; n > STEP && i < STEP; i += LINE) __builtin_prefetch(at + STEP + i);
+        if (has_avx2())
+            ig_hash_add_avx2(h, at, now);
+        else
+            XXH3_64bits_update(state_of(h), at, now);
+        at += now;
+        n -= now;
+    }
 }
 
 uint64_t ig_hash_end(const struct ig_hash *h)

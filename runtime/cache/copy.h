@@ -1,8 +1,8 @@
 /* copy.h -- an asynchronous copy of pieces into memory that consumers read: what a mover drives.
  *
  * An implementation moves pieces from wherever it likes; it knows neither slots nor priorities.
- * One thread, the mover's, makes all calls.  Every accepted piece ends in exactly one ig_done; a
- * piece is small enough that nothing needs to end it early.
+ * One thread at a time makes calls, but for sleep.  Every accepted piece ends in exactly one
+ * ig_done; a piece is small enough that nothing needs to end it early.
  */
 #ifndef IG_COPY_H
 #define IG_COPY_H
@@ -30,6 +30,9 @@ struct ig_copy {
     int (*submit)(void *ctx, const struct ig_piece *p);
     /* One piece that ended: 1, or 0 when none has.  wait: sleep until one has. */
     int (*poll)(void *ctx, struct ig_done *d, int wait);
+    /* Returns when a piece may have ended, or after a while; runs beside the others.  NULL: submit
+     * or poll may block, and only a thread that has nothing else to do may call them. */
+    void (*sleep)(void *ctx);
 };
 
 #endif

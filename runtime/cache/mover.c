@@ -6,12 +6,14 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 enum { SPINS = 2000 }; /* about 20 us: a sleep and its wake-up cost more */
+#define HELP_SECONDS 0.01 /* reads that take longer than ten of a few MiB: sleep */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t while_is)
 {
@@ -80,15 +82,17 @@ static uint32_t piece_size(const struct ig_mover *m, const struct ig_move *v, ui
 static struct ig_flight *next_flight(struct ig_mover *m)
 {
     struct ig_flight *f = m->flight;
-    if (m->n_flight == m->copy.depth) return NULL;
+    if (m->n_flight == m->copy.depth || m->n_flight + m->n_ended == IG_MOVER_DEPTH) return NULL;
     pthread_mutex_lock(&m->lock);
     struct ig_move_queue *q = &m->demand;
     if (!q->first && m->n_prefetch < m->prefetch_depth) q = &m->prefetch;
     struct ig_move *v = q->first;
     if (v) {
         while (f->move) f++;
-        *f =
-            (struct ig_flight){ v, v->started, 0, piece_size(m, v, v->started), q == &m->prefetch };
+        *f = (struct ig_flight){ .move = v,
+                                 .piece = v->started,
+                                 .bytes = piece_size(m, v, v->started),
+                                 .prefetch = q == &m->prefetch };
         v->in_flight++;
         if (++v->started == v->pieces) queue_remove(q, v);
     }
@@ -119,18 +123,35 @@ static bool check(struct ig_mover *m, struct ig_move *v)
     return v->checked < v->pieces || ig_hash_end(&v->so_far) == v->hash;
 }
 
-/* A flight has ended, with `err` or whole. */
-static void landed(struct ig_mover *m, struct ig_flight *f, int err)
+/* A piece is there, or never will be; it is checked later (settle_piece). */
+static void ended(struct ig_mover *m, struct ig_flight *f, int err)
 {
     struct ig_move *v = f->move;
-    const uint64_t at = v->from + (uint64_t)f->piece * m->piece_bytes + f->done;
+    f->ended = 1;
+    f->err = err;
+    m->n_ended++;
+    m->n_prefetch -= (uint32_t)f->prefetch;
+    if (--m->n_flight == 0) {
+        pthread_mutex_lock(&m->lock);
+        m->count.busy_s += ig_seconds() - m->busy_from;
+        pthread_mutex_unlock(&m->lock);
+    }
+    if (err) return;
+    v->landed |= UINT64_C(1) << f->piece;
+    if (v->landed == (v->pieces == 64 ? UINT64_MAX : (UINT64_C(1) << v->pieces) - 1))
+        atomic_store_explicit(&v->whole, 1, memory_order_release);
+}
 
-    if (!err) v->landed |= UINT64_C(1) << f->piece;
+/* A piece that has ended goes through the checksum; after a move's last one, the move is settled. */
+static void settle_piece(struct ig_mover *m, struct ig_flight *f)
+{
+    struct ig_move *v = f->move;
+    const int err = f->err;
+    const uint64_t at = v->from + (uint64_t)f->piece * m->piece_bytes + f->done;
     const bool sound = err || check(m, v);
     const double now = ig_seconds();
     f->move = NULL;
-    m->n_flight--;
-    m->n_prefetch -= (uint32_t)f->prefetch;
+    m->n_ended--;
 
     pthread_mutex_lock(&m->lock);
     v->in_flight--;
@@ -141,7 +162,6 @@ static void landed(struct ig_mover *m, struct ig_flight *f, int err)
     }
     v->ready_s = now;
     m->count.bytes += err ? 0 : f->bytes;
-    if (m->n_flight == 0) m->count.busy_s += now - m->busy_from;
     if (v->in_flight == 0 && v->started == v->pieces) settle(m, v);
     pthread_mutex_unlock(&m->lock);
 }
@@ -161,7 +181,31 @@ static void back(struct ig_mover *m, const struct ig_done *d)
         err = submit(m, f);
         if (!err) return;
     }
-    landed(m, f, err);
+    ended(m, f, err);
+}
+
+/* Drive is held.  The disk first: what may start does, what has ended makes room; then one piece's
+ * checksum, and from the start again.  Where looking for the next end may block, checksums come
+ * before it. */
+static void turn(struct ig_mover *m)
+{
+    struct ig_flight *f;
+    struct ig_done d;
+    for (;;) {
+        while ((f = next_flight(m))) {
+            const int err = submit(m, f);
+            if (err) ended(m, f, err);
+        }
+        const int blocks = m->copy.sleep == NULL;
+        if (m->n_flight > 0 && !(blocks && m->n_ended) && m->copy.poll(m->copy.ctx, &d, blocks)) {
+            back(m, &d);
+            continue;
+        }
+        if (m->n_ended == 0) return;
+        f = m->flight;
+        while (!f->move || !f->ended) f++;
+        settle_piece(m, f);
+    }
 }
 
 static void *run(void *arg)
@@ -169,14 +213,12 @@ static void *run(void *arg)
     struct ig_mover *m = arg;
     for (;;) {
         const uint32_t bell = atomic_load_explicit(&m->bell, memory_order_acquire);
-        struct ig_flight *f;
-        struct ig_done d;
-        while ((f = next_flight(m))) {
-            const int err = submit(m, f);
-            if (err) landed(m, f, err);
-        }
-        if (m->n_flight > 0) {
-            if (m->copy.poll(m->copy.ctx, &d, 1)) back(m, &d);
+        pthread_mutex_lock(&m->drive);
+        turn(m);
+        const int busy = m->n_flight > 0;
+        pthread_mutex_unlock(&m->drive);
+        if (busy) {
+            m->copy.sleep(m->copy.ctx);
             continue;
         }
         pthread_mutex_lock(&m->lock);
@@ -206,6 +248,7 @@ enum ig_err ig_mover_start(struct ig_mover *m, const struct ig_copy *copy, uint3
     queue_init(&m->demand);
     queue_init(&m->prefetch);
     pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->drive, NULL);
     const int err = pthread_create(&m->thread, NULL, run, m);
     if (err) return ig_fail(why, IG_FAIL, "mover: no thread: %s", strerror(err));
     pthread_setname_np(m->thread, "mover");
@@ -231,6 +274,7 @@ void ig_mover_stop(struct ig_mover *m)
     ring(m);
     pthread_join(m->thread, NULL);
     pthread_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->drive);
     m->running = 0;
 }
 
@@ -245,6 +289,7 @@ void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int de
         v[i]->pieces = (uint8_t)pieces;
         v[i]->cancelled = v[i]->started = v[i]->in_flight = v[i]->checked = 0;
         v[i]->landed = 0;
+        atomic_store_explicit(&v[i]->whole, 0, memory_order_relaxed);
         ig_hash_start(&v[i]->so_far);
         atomic_store_explicit(&v[i]->state, IG_MOVE_PENDING, memory_order_relaxed);
     }
@@ -252,6 +297,13 @@ void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int de
     for (int i = 0; i < n; i++) queue_push(demand ? &m->demand : &m->prefetch, v[i]);
     pthread_mutex_unlock(&m->lock);
     ring(m);
+}
+
+void ig_mover_turn(struct ig_mover *m)
+{
+    if (!m->copy.sleep || pthread_mutex_trylock(&m->drive) != 0) return;
+    turn(m);
+    pthread_mutex_unlock(&m->drive);
 }
 
 void ig_mover_promote(struct ig_mover *m, struct ig_move *v)
@@ -288,10 +340,24 @@ void ig_mover_counts(struct ig_mover *m, struct ig_mover_count *c)
 
 enum ig_move_state ig_move_wait(struct ig_move *v)
 {
-    for (int i = 0; i < SPINS; i++) {
-        if (ig_move_state(v) != IG_MOVE_PENDING) break;
-        ig_pause();
-    }
+    for (int i = 0; i < SPINS && ig_move_state(v) == IG_MOVE_PENDING; i++) ig_pause();
     while (ig_move_state(v) == IG_MOVE_PENDING) futex_wait(&v->state, IG_MOVE_PENDING);
     return ig_move_state(v);
 }
+
+/* Yields between turns: other programs, and the mover's thread, get the core when they want it. */
+static enum ig_move_state await(struct ig_mover *m, struct ig_move *v, int whole)
+{
+    if (ig_move_state(v) != IG_MOVE_PENDING || !m->copy.sleep) return ig_move_wait(v);
+    const double until = ig_seconds() + HELP_SECONDS;
+    do {
+        if (whole && atomic_load_explicit(&v->whole, memory_order_acquire)) return ig_move_state(v);
+        ig_mover_turn(m);
+        for (int i = 0; i < 20; i++) ig_pause();
+        sched_yield();
+    } while (ig_move_state(v) == IG_MOVE_PENDING && ig_seconds() < until);
+    return ig_move_wait(v);
+}
+
+enum ig_move_state ig_mover_wait(struct ig_mover *m, struct ig_move *v) { return await(m, v, 0); }
+enum ig_move_state ig_mover_arrive(struct ig_mover *m, struct ig_move *v) { return await(m, v, 1); }

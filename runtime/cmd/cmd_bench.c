@@ -7,6 +7,7 @@
  */
 #include "cmd.h"
 
+#include "device.h"
 #include "generate.h"
 #include "machine.h"
 #include "out.h"
@@ -81,11 +82,16 @@ static double prefill_once(struct bench *b)
     return whole ? 1e3 * gen->stats.prefill_s / n : -1;
 }
 
+/* What the last timed decode asked of the device. */
+static struct ig_device_calls decode_calls;
+
 static double decode_once(struct bench *b)
 {
+    struct ig_device_calls before = { 0 }, after = { 0 };
     const int n = b->test[DECODE].tokens;
     gen->n_past = gen->n_ids = 0;
     if (IG_N_LAYER_ENC && b->test[PREFILL].tokens == 0) ig_encode(b->e, b->ids, 1, 1);
+    ig_calls(b->e, &before);
     const double t0 = ig_seconds();
     for (int i = 0; i < n; i++) {
         if (ig_stop_signal()) return -1;
@@ -93,8 +99,13 @@ static double decode_once(struct bench *b)
         if (b->o->route) ig_forced_next(&b->route, b->e);
         ig_gen_step(gen, id);
     }
+    const double ms = 1e3 * (ig_seconds() - t0) / n;
+    ig_calls(b->e, &after);
+    decode_calls = (struct ig_device_calls){ after.graphs - before.graphs, after.kernels - before.kernels,
+                                             after.copies - before.copies, after.waits - before.waits,
+                                             after.takes - before.takes };
     ig_set_choices(b->e, NULL, NULL, NULL);
-    return 1e3 * (ig_seconds() - t0) / n;
+    return ms;
 }
 
 static void read_memory(struct bench *b)
@@ -179,9 +190,21 @@ static struct result result(const struct bench *b, const struct test *t)
     /* What was copied early and used had missed too. */
     const double steps = decode ? (double)s.steps : (double)n * t->tokens;
     r.missed = (double)(s.miss + (decode ? s.early_used : 0)) * (double)slot_bytes() / steps;
+    /* A device reads its own and waits for the rest. */
+    if (s.link_bw + s.cpu_bw > 0.0) r.bound_rate = 1 / (1 / r.bound_rate + r.missed / (s.link_bw + s.cpu_bw));
     if (r.missed > 0 && b->disk > 0 && b->disk / r.missed < r.bound_rate)
         r.bound_rate = b->disk / r.missed;
     return r;
+}
+
+/* Of a timed decode, a device's: what it was asked for, a token. */
+static json_t *calls_json(const struct bench *b)
+{
+    const struct ig_device_calls c = decode_calls;
+    const double n = b->test[DECODE].tokens;
+    if (!ig_device(b->e) || n == 0) return json_null();
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "graphs", (double)c.graphs / n, "kernels", (double)c.kernels / n,
+                     "copies", (double)c.copies / n, "waits", (double)c.waits / n, "memory_taken", (double)c.takes / n);
 }
 
 static void show(const char *text) { ig_outf("%s\n", text); }
@@ -198,6 +221,11 @@ static void print_experts(const struct bench *b)
                 "%.2f ms a batch\n",
                 b->test[k].name, 100 * (double)s.hit / (double)(s.hit + s.late + s.miss),
                 result(b, &b->test[k]).missed / 1e6, 1e3 * s.stall_s / (double)s.steps);
+        if (s.link_bw + s.cpu_bw > 0.0)
+            ig_outf("%s: the CPU took %.1f %% of the misses; at start the link read %.1f GB/s, the CPU %.1f GB/s "
+                    "(0: not in use)\n",
+                    b->test[k].name, s.miss ? 100 * (double)s.by_cpu / (double)s.miss : 0.0, s.link_bw / 1e9,
+                    s.cpu_bw / 1e9);
         if (b->o->stats) ig_expert_table(b->e, k == DECODE, show);
     }
 }
@@ -262,13 +290,14 @@ static void print_json(const struct bench *b)
     }
     /* The seed as a string: readers keep numbers as doubles, which end at 2^53. */
     ig_out_json(json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I}",
+        "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:I}",
         "plan", IG_PLAN_HASH, "hw", IG_HW_ID, "model", IG_MODEL_ID, "kernels", kernels(b),
         "threads", ig_threads(b->e), "ctx", ig_n_ctx(b->e), "batch", gen->n_batch, "repetitions",
         b->done, "seed", json_sprintf("%" PRIu64, b->o->seed.value), "memory_read_gb_per_s",
         b->bandwidth / 1e9, "plan_memory_read_gb_per_s", (double)ig_read_bw(b->e) / 1e9,
         "disk_read_gb_per_s", b->disk / 1e9, "plan_disk_read_gb_per_s", (double)IG_HW_DISK_BW / 1e9,
-        "route", b->o->route ? json_string(b->o->route) : json_null(), "tests", tests, "peak_bytes",
+        "route", b->o->route ? json_string(b->o->route) : json_null(), "device_calls", calls_json(b),
+        "tests", tests, "peak_bytes",
         (json_int_t)b->peak, "plan_bytes", (json_int_t)b->planned));
 }
 

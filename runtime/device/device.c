@@ -27,6 +27,7 @@ struct ig_device {
     uint64_t free_before;
     uint64_t slow;        /* bytes a second that copies are slowed to; 0: none */
     double started;       /* of the copy under way */
+    struct ig_device_calls calls;
     char name[MANY];
 };
 
@@ -93,6 +94,7 @@ static enum ig_err take_memory(uint64_t bytes, struct ig_why *why)
         return ig_fail(why, IG_NO_MEM,
                        "device: the plan needs %" PRIu64 " MiB of its memory, %zu of %zu MiB are free",
                        bytes >> 20, left >> 20, all >> 20);
+    device.calls.takes++;
     return may(cudaMalloc((void **)&device.mem, bytes), "taking the planned memory", IG_NO_MEM, why);
 }
 
@@ -158,7 +160,7 @@ uint64_t ig_device_used(const struct ig_device *d)
 void *ig_device_pin(struct ig_device *d, uint64_t bytes, void **on_device)
 {
     void *host = NULL;
-    (void)d;
+    d->calls.takes++;
     if (cudaHostAlloc(&host, bytes, cudaHostAllocMapped | cudaHostAllocPortable) != cudaSuccess)
         return NULL;
     if (on_device) must(cudaHostGetDevicePointer(on_device, host, 0), "mapping host memory");
@@ -179,6 +181,7 @@ uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes,
         const uint64_t left = bytes - d->reach_bytes, n = left < REACH_CHUNK ? left : REACH_CHUNK;
         unsigned char *at = d->reach + d->reach_bytes;
         void *seen = NULL;
+        d->calls.takes++;
         if (cudaHostRegister(at, n, cudaHostRegisterMapped | cudaHostRegisterPortable) != cudaSuccess) break;
         if (cudaHostGetDevicePointer(&seen, at, 0) != cudaSuccess || seen != at) {
             cudaHostUnregister(at);
@@ -242,6 +245,8 @@ static void copy_ends(void *arg)
         nanosleep(&t, NULL);
     }
 }
+struct ig_device_calls ig_device_calls(const struct ig_device *d) { return d->calls; }
+
 void ig_device_slow(struct ig_device *d, uint64_t bw) { d->slow = bw; }
 
 void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot)
@@ -251,6 +256,7 @@ void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t b
     for (uint64_t at = 0, n; at < bytes; at += n) {
         const unsigned char *from = (const unsigned char *)host + at;
         n = piece_of(d, from, bytes - at);
+        d->calls.copies++;
         must(cudaMemcpyAsync((unsigned char *)dst + at, from, n, cudaMemcpyHostToDevice, d->copies),
              "copying to it");
     }
@@ -283,6 +289,8 @@ void ig_device_fill(struct ig_device *d, uint64_t off, int byte, uint64_t bytes)
 enum ig_err ig_device_put(struct ig_device *d, uint64_t off, const void *src, uint64_t bytes,
                           struct ig_why *why)
 {
+    d->calls.copies++;
+    d->calls.waits++;
     return may(cudaMemcpy(d->mem + off, src, bytes, cudaMemcpyHostToDevice), "copying to it",
                IG_IO, why);
 }
@@ -315,17 +323,20 @@ void ig_device_launch(struct ig_device *d, const struct ig_kernel *k, int x, int
         .attrs = &early,
         .numAttrs = k->alone ? 0 : 1,
     };
+    d->calls.kernels++;
     void *list[1] = { (void *)(uintptr_t)args };
     must(cudaLaunchKernelExC(&config, k->handle, list), "launching a kernel");
 }
 
 void ig_device_get(struct ig_device *d, void *host, const void *src, uint64_t bytes)
 {
+    d->calls.copies++;
     must(cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, d->stream), "copying from it");
 }
 
 void ig_device_wait(struct ig_device *d)
 {
+    d->calls.waits++;
     must(cudaStreamSynchronize(d->stream), "running the kernels");
 }
 
@@ -346,5 +357,6 @@ void ig_device_recorded(struct ig_device *d)
 
 void ig_device_replay(struct ig_device *d)
 {
+    d->calls.graphs++;
     must(cudaGraphLaunch(d->graph, d->stream), "running a graph");
 }

@@ -21,6 +21,12 @@ enum ig_err ig_device_open(struct ig_device **d, const char *arch, uint64_t byte
                            struct ig_why *why);
 /* Bytes a second from pinned memory to the device, measured now beside the arena; 0: no memory left for it. */
 double ig_device_link(struct ig_device *d);
+/* What was asked of the device so far: graphs, kernels and copies started, waits of the host for it,
+ * and memory taken of it or pinned for it. */
+struct ig_device_calls {
+    uint64_t graphs, kernels, copies, waits, takes;
+};
+struct ig_device_calls ig_device_calls(const struct ig_device *d);
 void ig_device_close(struct ig_device *d);
 /* "NVIDIA H200, sm_90, driver 13.0, 140.2 GB" */
 const char *ig_device_name(const struct ig_device *d);

@@ -12,6 +12,9 @@
 
 #if IG_XC
 
+enum { COUNTS = IG_N_XCOUNT * IG_N_LAYER }; /* then the step */
+_Static_assert((COUNTS + 1 + IG_N_EXPERT_USED + 1) * 4 == IG_VRAM_COUNT_BYTES, "counters");
+
 static int routed_before(int layer)
 {
     int n = 0;
@@ -38,13 +41,14 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
     struct ig_ask *ask = e->miss.ask;
     const uint64_t from = l->expert_off - IG_RESIDENT_BYTES; /* experts follow the resident part */
     c->ways = set < 0 ? 0 : e->miss.ways;
-    c->tag = (int32_t *)(void *)(mem + IG_VRAM_TAG_OFF) + (set < 0 ? 0 : set) * IG_XC_WAYS;
-    c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + layer * IG_N_EXPERT;
-    c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + 4 * layer;
+    c->way = (int32_t *)(void *)(mem + IG_VRAM_WAY_OFF) + 2 * layer * IG_N_EXPERT;
+    c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + 2 * layer * IG_N_EXPERT;
+    c->victim = (int32_t *)(void *)(mem + IG_VRAM_VICTIM_OFF) + 2 * layer * 2 * IG_N_EXPERT_USED;
+    c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_XCOUNT * layer;
     c->set = set < 0 ? 0 : (uint64_t)set * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
     c->reach = set < 0 || e->miss.reach <= from ? 0 : e->miss.reach - from;
-    c->link_ns = e->miss.link_bw ? (uint64_t)(1e9 * (double)l->expert_stride / (double)e->miss.link_bw) : 0;
+    c->link_ns = e->miss.link_bw ? (uint32_t)(1e9 * (double)l->expert_stride / (double)e->miss.link_bw) : 0;
     c->asked = ask->asked[layer];
     c->asked_xq = ask->xq[layer];
     c->asked_xn = ask->xn[layer];
@@ -57,14 +61,18 @@ static void fill_args(const struct ig_engine *e, struct ig_xcache *c)
     unsigned char *mem = ig_device_mem(e->device);
     uint32_t *count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF);
     *c = (struct ig_xcache){
-        .now = (struct ig_places *)(void *)(mem + IG_VRAM_PLACES_OFF),
-        .step = count + 4 * IG_N_LAYER, .split = (int32_t *)count + 4 * IG_N_LAYER + 1,
+        .step = count + COUNTS, .split = (int32_t *)count + COUNTS + 1,
         .slots = mem + IG_VRAM_SLOTS_OFF, .slot_bytes = IG_XC_SLOT_BYTES,
         .host_split = e->miss.ask->split, .answer = e->miss.ask->answer,
     };
 }
 
-_Static_assert(sizeof(struct ig_places) <= IG_VRAM_PLACES_BYTES && IG_N_EXPERT_USED <= (int)IG_MOST_USED, "places");
+/* An empty cache: no expert has a way, and victims are the ways in order. */
+static void empty(struct ig_engine *e)
+{
+    ig_device_fill(e->device, IG_VRAM_WAY_OFF, 0xff, IG_VRAM_WAY_BYTES);
+    ig_device_fill(e->device, IG_VRAM_VICTIM_OFF, 0xff, IG_VRAM_VICTIM_BYTES);
+}
 
 enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why)
 {
@@ -75,15 +83,19 @@ enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why)
         return ig_fail(why, IG_NO_MEM, "device: cannot pin %zu bytes of host memory", sizeof *e->miss.ask);
     if (seen != e->miss.ask) return ig_fail(why, IG_NO_DEVICE, "device: it maps host memory elsewhere");
     memset(e->miss.ask, 0, sizeof *e->miss.ask);
-    ig_device_fill(d, IG_VRAM_TAG_OFF, 0xff, IG_VRAM_TAG_BYTES);
+    empty(e);
     ig_device_fill(d, IG_VRAM_USE_OFF, 0, IG_VRAM_USE_BYTES);
     ig_device_fill(d, IG_VRAM_COUNT_OFF, 0, IG_VRAM_COUNT_BYTES);
-    ig_device_fill(d, IG_VRAM_PLACES_OFF, 0, IG_VRAM_PLACES_BYTES);
     return IG_OK;
 }
 
-enum ig_err ig_cache_size(struct ig_engine *e, uint64_t most, struct ig_why *why)
+enum ig_err ig_cache_size(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
 {
+    /* A layer's choice over the slowed link fits the device's 32-bit clock of ns. */
+    const uint64_t most = o->vram, slowest = (uint64_t)IG_N_EXPERT_USED * IG_XC_SLOT_BYTES / 2 + 1;
+    if (o->link_bw && o->link_bw < slowest)
+        return ig_fail(why, IG_USAGE, "--link-bw: want %llu bytes a second or more, got %llu",
+                       (unsigned long long)slowest, (unsigned long long)o->link_bw);
     const uint64_t least = IG_VRAM_SLOTS_OFF + (uint64_t)IG_N_EXPERT_USED * IG_XC_SLOT_BYTES;
     struct ig_miss *m = &e->miss;
     m->sets = IG_XC_SETS;
@@ -107,27 +119,71 @@ enum ig_err ig_cache_size(struct ig_engine *e, uint64_t most, struct ig_why *why
     return IG_OK;
 }
 
-/* How long an expert takes over the link: some of them, copied back to back. */
-static double link_seconds(struct ig_engine *e)
+/* Experts that the link and the CPU are timed with: enough to be above their start, few enough to
+ * be quick. */
+#define TIMED_BYTES (UINT64_C(64) << 20)
+enum { TIMED_LEAST = 2, TIMED_MOST = 32, ROUNDS = 3 };
+
+static int first_routed(void)
 {
-    enum { N = 16 };
-    const struct ig_layer *l = &ig_layers[IG_N_LAYER - 1];
-    const int all = (int)l->n_expert < N ? (int)l->n_expert : N, slots = e->miss.sets * e->miss.ways;
-    const int n = all < slots ? all : slots;
-    double best = 1e9;
-    for (int round = 0; round < 3; round++) {
-        const double from = ig_seconds();
-        ig_device_copy(e->device, ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF, ig_data(e, l->expert_off),
-                       (uint64_t)n * l->expert_stride, 0);
-        ig_device_filled(e->device, 0);
-        ig_device_wait(e->device);
-        const double each = (ig_seconds() - from) / n;
-        if (each < best) best = each;
-    }
-    return best;
+    int layer = 0;
+    while (ig_layers[layer].ffn != IG_FFN_MOE) layer++;
+    return layer;
 }
 
-static uint32_t counts_before[4 * IG_N_LAYER + 1];
+/* n copies of an expert, queued. */
+static void copy_experts(struct ig_engine *e, const struct ig_layer *l, int reachable, int n)
+{
+    const uint64_t ways = slots_bytes(e) / l->expert_stride;
+    for (int i = 0; i < n; i++)
+        ig_device_copy(e->device,
+                       ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)i % ways * l->expert_stride,
+                       ig_data(e, l->expert_off + (uint64_t)(i % reachable) * l->expert_stride),
+                       l->expert_stride, 0);
+}
+static double until_copied(struct ig_engine *e, double from, int n)
+{
+    ig_device_filled(e->device, 0);
+    ig_device_wait(e->device);
+    return (ig_seconds() - from) / n;
+}
+static void least(double *best, double s)
+{
+    if (*best <= 0.0 || s < *best) *best = s;
+}
+
+/* How long an expert takes over the link and by the CPU, each alone and both at once. */
+static void measure(struct ig_engine *e)
+{
+    struct ig_miss *m = &e->miss;
+    const int layer = first_routed();
+    const struct ig_layer *l = &ig_layers[layer];
+    const uint64_t in_reach = m->reach / l->expert_stride, fit = TIMED_BYTES / l->expert_stride;
+    const int reachable = in_reach < l->n_expert ? (int)in_reach : (int)l->n_expert;
+    int n = fit < TIMED_LEAST ? TIMED_LEAST : fit > TIMED_MOST ? TIMED_MOST : (int)fit;
+    if (n > (int)l->n_expert) n = (int)l->n_expert;
+    for (int i = 0; i < 2; i++) m->link_s[i] = m->cpu_s[i] = 0.0;
+    for (int round = 0; round < ROUNDS; round++) {
+        const double from = ig_seconds();
+        if (reachable > 0) copy_experts(e, l, reachable, n);
+        if (reachable > 0) least(&m->link_s[0], until_copied(e, from, n));
+        if (m->cpu) least(&m->cpu_s[0], ig_miss_rehearse(e, layer, n));
+    }
+    m->link_s[1] = m->link_s[0];
+    m->cpu_s[1] = m->cpu_s[0];
+    if (!m->cpu || reachable == 0) return;
+    m->link_s[1] = m->cpu_s[1] = 0.0;
+    /* As many copies as take as long as the CPU's experts. */
+    const int copies = 1 + (int)(n * m->cpu_s[0] / m->link_s[0]);
+    for (int round = 0; round < ROUNDS; round++) {
+        const double from = ig_seconds();
+        copy_experts(e, l, reachable, copies);
+        least(&m->cpu_s[1], ig_miss_rehearse(e, layer, n));
+        least(&m->link_s[1], until_copied(e, from, copies));
+    }
+}
+
+static uint32_t counts_before[COUNTS + 1];
 
 static void read_counts(struct ig_engine *e, uint32_t *to)
 {
@@ -136,20 +192,33 @@ static void read_counts(struct ig_engine *e, uint32_t *to)
 }
 void ig_step_stats_reset(struct ig_engine *e) { read_counts(e, counts_before); }
 
+/* How much longer a layer's steps took where experts were missing. */
+static double stall(const uint32_t *n, uint32_t steps)
+{
+    const double hit = steps > n[IG_N_LATE] ? n[IG_T_HIT] / (double)(steps - n[IG_N_LATE]) : 0.0;
+    return 32e-9 * (n[IG_T_LATE] - n[IG_N_LATE] * hit);
+}
+
 struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
 {
-    static uint32_t now[4 * IG_N_LAYER + 1];
+    static uint32_t now[COUNTS + 1];
+    const struct ig_miss *m = &e->miss;
+    const double expert = (double)IG_XC_SLOT_BYTES;
     struct ig_expert_stats s = { .active = 1 };
     read_counts(e, now);
-    s.steps = now[4 * IG_N_LAYER] - counts_before[4 * IG_N_LAYER];
+    s.steps = now[COUNTS] - counts_before[COUNTS];
+    if (m->link_s[1] > 0.0) s.link_bw = expert / m->link_s[m->cpu];
+    if (m->cpu_s[1] > 0.0) s.cpu_bw = expert / m->cpu_s[1];
     for (int l = 0; l < IG_N_LAYER; l++) {
-        uint32_t n[3];
-        for (int i = 0; i < 3; i++) n[i] = now[4 * l + i] - counts_before[4 * l + i];
+        uint32_t n[IG_N_XCOUNT];
+        for (int i = 0; i < IG_N_XCOUNT; i++) n[i] = now[IG_N_XCOUNT * l + i] - counts_before[IG_N_XCOUNT * l + i];
         if (layer >= 0 && layer != l) continue;
-        s.bytes += n[1] * ig_layers[l].expert_stride;
-        s.hit += n[0];
-        s.miss += n[1] + n[2];
-        s.fill += n[1];
+        s.bytes += n[IG_N_LINK] * ig_layers[l].expert_stride;
+        s.hit += n[IG_N_HIT];
+        s.miss += n[IG_N_LINK] + n[IG_N_CPU];
+        s.fill += n[IG_N_LINK];
+        s.by_cpu += n[IG_N_CPU];
+        s.stall_s += stall(n, (uint32_t)s.steps);
     }
     return s;
 }
@@ -164,10 +233,8 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcac
     m->cpu = m->share != 100 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
     ig_device_slow(e->device, o->link_bw);
     m->link_bw = o->link_bw;
-    m->link_s = link_seconds(e);
-    const double least = o->link_bw ? (double)IG_XC_SLOT_BYTES / (double)o->link_bw : 0.0;
-    if (m->link_s < least) m->link_s = least;
     if (o->link_bw) ig_downgrade_add(e, "link: simulated, at most %.1f GB/s", 1e-9 * (double)o->link_bw);
+    measure(e);
     if (m->reach < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
                          100.0 * (double)m->reach / (double)experts);
@@ -215,7 +282,7 @@ void ig_stream_begin(struct ig_engine *e)
 }
 void ig_stream_end(struct ig_engine *e)
 {
-    ig_device_fill(e->device, IG_VRAM_TAG_OFF, 0xff, IG_VRAM_TAG_BYTES); /* the slots hold no experts now */
+    empty(e); /* the slots held layers */
 }
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer)
 {

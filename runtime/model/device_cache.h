@@ -7,8 +7,8 @@
 
 #if IG_XC
 
-/* The sets and ways of a run that may take `most` bytes of the device's memory; 0: the plan's. */
-enum ig_err ig_cache_size(struct ig_engine *e, uint64_t most, struct ig_why *why);
+/* The sets and ways of a run that may take o->vram bytes of the device's memory; 0: the plan's. */
+enum ig_err ig_cache_size(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
 /* An empty cache, and memory through which the device and the CPU speak. */
 enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why);
 void ig_cache_close(struct ig_engine *e);

@@ -53,6 +53,9 @@ struct shared {
     struct ig_candidate sample[IG_N_VOCAB]; /* the host's alone */
 };
 
+_Static_assert(IG_TILED(IG_HEAD_DIM, IG_KV_Q8 || IG_KV_LORA) == IG_TILES, "the plan's tiles are the kernels'");
+_Static_assert(IG_N_SEQ == 1, "rows of a tile are of one sequence");
+
 static struct shared *shared, *shared_seen; /* the host's address of it, the device's */
 static struct ig_args args;
 static const unsigned char *weights; /* where the device reads them */
@@ -215,12 +218,10 @@ static void step_layer(struct ig_engine *e, int layer)
 #endif
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
     run_step(e, STEP_router, 1 + routers, 1);
-#if IG_XC
-    if (args.routed) run_step(e, STEP_place, 1, 1);
-#endif
-    const int fills = IG_XC && args.routed ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
-    run_step(e, STEP_gate_up, (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks() + fills, 1);
-    run_step(e, STEP_down, EMBD_PANELS, 1);
+    const int cached = IG_XC && args.routed, fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
+    const int asks = cached && args.xc.posted != NULL;
+    run_step(e, STEP_gate_up, asks + (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks() + fills, 1);
+    run_step(e, STEP_down, EMBD_PANELS + cached, 1);
 }
 
 static void step_output(struct ig_engine *e)
@@ -230,27 +231,52 @@ static void step_output(struct ig_engine *e)
     run_step(e, STEP_output, IG_LOGIT_STRIDE / 16, 1);
 }
 
-static void batch_experts(struct ig_engine *e, const struct ig_layer *l, int groups)
+/* From so many rows on the matrix units are faster (gen/plan_device.lua); they know block formats. */
+static int on_matrix_units(const struct ig_mat *m) { return args.n >= IG_GEMM_ROWS && ig_is_block(m->fmt); }
+
+static int up(int n, int each) { return (n + each - 1) / each; }
+
+/* Gate, up and down of items of the route, or of the layer's dense block (`aside`). */
+static void batch_mlp(struct ig_engine *e, const struct ig_mat *gate, const struct ig_mat *down, int aside)
 {
-    const int n = args.n, most = n * IG_N_EXPERT_USED / IG_DEVICE_ROWS + IG_N_EXPERT;
-    const int items = most < n * IG_N_EXPERT_USED ? most : n * IG_N_EXPERT_USED;
-    run_batch(e, BATCH_router, router_blocks(&l->router), groups, 1);
-    run_batch(e, BATCH_topk, n, 1, 1);
-    run_batch(e, BATCH_group, 1, 1, 1);
-    args.in = 0;
-    run_batch(e, BATCH_gate_up, FF_BLOCKS, items, 1);
-    run_batch(e, BATCH_down, EMBD_PANELS, items, 1);
+    const int n = args.n, wide = on_matrix_units(gate) && on_matrix_units(down);
+    const int picked = n * IG_N_EXPERT_USED, most = aside ? 0 : picked / args.group + IG_N_EXPERT; /* group: the router's */
+    const int items = aside ? up(n, wide ? IG_GEMM_TOKENS : IG_DEVICE_ROWS) : most < picked ? most : picked;
+    const int blocks = aside ? aside_blocks() : FF_BLOCKS; /* of 32 hidden values */
+    args.in = aside;
+    if (wide) {
+        run_batch(e, BATCH_gemm_gate_up, up(2 * blocks, IG_GEMM_PANELS / 2), items, 1);
+        run_batch(e, BATCH_gemm_down, up(EMBD_PANELS, IG_GEMM_PANELS), items, 1);
+    } else {
+        run_batch(e, BATCH_gate_up, blocks, items, 1);
+        run_batch(e, BATCH_down, EMBD_PANELS, items, 1);
+    }
 }
 
-/* `place`: where the layer's experts are, one after the other; NULL: among the weights. */
-static void batch_layer(struct ig_engine *e, int layer, const unsigned char *place)
+static void batch_experts(struct ig_engine *e, const struct ig_layer *l, int groups)
 {
-    const int n = args.n, groups = (n + IG_DEVICE_ROWS - 1) / IG_DEVICE_ROWS;
-    layer_args(e, layer);
-    if (place) experts_at(&ig_layers[layer], place);
-    args.in = 0;
-    run_batch(e, BATCH_norm, n, 1, 1);
-    run_batch(e, BATCH_qkv, QKV_PANELS, groups, 1);
+    const int wide = on_matrix_units(&l->gate) && on_matrix_units(&l->down);
+    args.group = wide ? (int)IG_GEMM_TOKENS : (int)IG_DEVICE_ROWS;
+    if (args.n >= IG_GEMM_ROWS && !ig_is_block(l->router.fmt))
+        run_batch(e, BATCH_gemm_router, up(IG_RL_STRIDE / 16, IG_ROUTER_PANELS), up(args.n, IG_ROUTER_TOKENS), 1);
+    else
+        run_batch(e, BATCH_router, router_blocks(&l->router), groups, 1);
+    run_batch(e, BATCH_topk, args.n, 1, 1);
+    run_batch(e, BATCH_group, up(IG_N_EXPERT, IG_GROUP_THREADS / 32), 1, 1);
+    batch_mlp(e, &l->gate, &l->down, 0);
+}
+
+/* q, k and v, attention, its output into the residual stream. */
+static void batch_attention(struct ig_engine *e, const struct ig_layer *l, int groups)
+{
+    const int n = args.n, tiles = up(n, IG_GEMM_TOKENS);
+#if !IG_KV_LORA
+    if (on_matrix_units(&l->q) && on_matrix_units(&l->k) && on_matrix_units(&l->v))
+        run_batch(e, BATCH_gemm_qkv,
+                  up(IG_Q_STRIDE / 16, IG_GEMM_PANELS) + 2 * up(IG_KV_STRIDE / 16, IG_GEMM_PANELS), tiles, 1);
+    else
+#endif
+        run_batch(e, BATCH_qkv, QKV_PANELS, groups, 1);
 #if IG_KV_LORA
     run_batch(e, BATCH_latent, n, 1, 1);
 #if IG_Q_LORA
@@ -260,21 +286,35 @@ static void batch_layer(struct ig_engine *e, int layer, const unsigned char *pla
 #else
     run_batch(e, BATCH_store_kv, n, IG_N_HEAD_KV, 1);
 #endif
-    run_batch(e, BATCH_attn, ATTN_BLOCKS, IG_N_SPAN, n);
+    const int tiled = IG_TILE_LEAST > 0 && n >= (int)IG_TILE_LEAST;
+#if IG_TILES
+    if (tiled) run_batch(e, BATCH_tile, IG_N_HEAD, up(n, IG_TILE_ROWS), 1);
+#endif
+    if (!tiled) run_batch(e, BATCH_attn, ATTN_BLOCKS, IG_N_SPAN, n);
 #if IG_KV_LORA
     run_batch(e, BATCH_values, VALUE_BLOCKS, groups, 1);
 #endif
-    if (!OUT_BLOCKS && ig_is_block(ig_layers[layer].o.fmt))
-        run_batch(e, BATCH_quantize, n, 1, 1);
-    run_batch(e, BATCH_attn_out, EMBD_PANELS, groups, 1);
+    if ((tiled || !OUT_BLOCKS) && ig_is_block(l->o.fmt)) run_batch(e, BATCH_quantize, n, 1, 1);
+    if (on_matrix_units(&l->o))
+        run_batch(e, BATCH_gemm_out, up(EMBD_PANELS, IG_GEMM_PANELS), tiles, 1);
+    else
+        run_batch(e, BATCH_attn_out, EMBD_PANELS, groups, 1);
+}
+
+/* `place`: where the layer's experts are, one after the other; NULL: among the weights. */
+static void batch_layer(struct ig_engine *e, int layer, const unsigned char *place)
+{
+    const struct ig_layer *l = &ig_layers[layer];
+    const int n = args.n, groups = up(n, IG_DEVICE_ROWS);
+    layer_args(e, layer);
+    if (place) experts_at(l, place);
+    args.in = 0;
+    run_batch(e, BATCH_norm, n, 1, 1);
+    batch_attention(e, l, groups);
     args.in = 1;
     run_batch(e, BATCH_norm, n, 1, 1);
-    if (args.routed) batch_experts(e, &ig_layers[layer], groups);
-    if (args.aside) {
-        args.in = 1;
-        run_batch(e, BATCH_gate_up, aside_blocks(), groups, 1);
-        run_batch(e, BATCH_down, EMBD_PANELS, groups, 1);
-    }
+    if (args.routed) batch_experts(e, l, groups);
+    if (args.aside) batch_mlp(e, &l->dense_gate, &l->dense_down, 1);
     run_batch(e, BATCH_combine, n, 1, 1);
 }
 
@@ -460,7 +500,7 @@ static enum ig_err size_arena(struct ig_engine *e, const struct ig_open *o, stru
 {
     e->vram = IG_VRAM_BYTES;
 #if IG_XC
-    return ig_cache_size(e, o->vram, why);
+    return ig_cache_size(e, o, why);
 #else
     if (o->vram == 0 || o->vram >= e->vram) return IG_OK;
     return ig_fail(why, IG_NO_MEM,

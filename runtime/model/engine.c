@@ -244,6 +244,15 @@ const char *ig_device_pinned_says(const struct ig_engine *e)
 #endif
     return (void)e, text;
 }
+int ig_calls(const struct ig_engine *e, struct ig_device_calls *c)
+{
+#if IG_DEVICE
+    if (e->device) *c = ig_device_calls(e->device);
+    return e->device != NULL;
+#else
+    return (void)e, (void)c, 0;
+#endif
+}
 uint64_t ig_read_bw(const struct ig_engine *e)
 {
 #if IG_DEVICE

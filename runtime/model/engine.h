@@ -81,6 +81,9 @@ const char *ig_device(const struct ig_engine *e);
 /* Its link, measured now, and what of RAM it can read, in words; "none" on the CPU. */
 const char *ig_device_link_says(struct ig_engine *e);
 const char *ig_device_pinned_says(const struct ig_engine *e);
+/* Calls of the device so far (device.h); 0: there is none. */
+struct ig_device_calls;
+int ig_calls(const struct ig_engine *e, struct ig_device_calls *c);
 /* Bytes a second at which the plan expects weights to be read there. */
 uint64_t ig_read_bw(const struct ig_engine *e);
 /* Memory taken there so far (the whole process's), and what the plan says. */
@@ -107,6 +110,8 @@ struct ig_expert_stats {
     uint64_t steps_ahead;                   /* steps with prefetch on */
     uint64_t asked, renewed, taken_back;    /* questions to the predictor; asked again when nearer; copies
                                              * that were then cancelled */
+    uint64_t by_cpu;                        /* misses that the CPU computed, beside a device */
+    double link_bw, cpu_bw;                 /* bytes/s of misses as measured at start, both at once; 0: no device */
 };
 /* How the weights came into memory, in words. */
 const char *ig_loaded(const struct ig_engine *e);

@@ -23,7 +23,8 @@ struct ig_flag {
 struct ig_ask {
     struct ig_flag posted[IG_N_LAYER], done[IG_N_LAYER];
     int32_t asked[IG_N_LAYER][1 + 2 * IG_N_EXPERT_USED]; /* n, ranks[k], experts[k] */
-    int32_t split[IG_N_EXPERT_USED + 1]; /* of m misses that the link can reach, how many take it */
+    int32_t split[IG_N_EXPERT_USED + 1]; /* of m misses that the link can reach, how many take it; [0]: 1, as
+                                            many as there are empty ways */
     struct ig_xq xq[IG_N_LAYER][IG_N_EMBD / IG_QBLOCK + 1];
     float xn[IG_N_LAYER][IG_N_EMBD];
     float answer[IG_N_EXPERT_USED * IG_N_EMBD];
@@ -37,13 +38,14 @@ struct ig_miss {
     int share;          /* per cent of misses that take the link; -1: as measured */
     uint32_t step;
     uint64_t reach;     /* bytes of the experts that the device can read */
-    double link_s;      /* an expert over the link */
-    double cpu_s;       /* an expert by the CPU, while the link is busy too; smoothed */
-    uint64_t asked;     /* experts so far */
+    double link_s[2];   /* seconds of an expert over the link: alone, and while the CPU computes */
+    double cpu_s[2];    /* of an expert by the CPU: alone, and while the link is busy */
 };
 
-/* The split for the next step, from what was measured. */
+/* How many of m misses take the link, from what was measured or as `share` says. */
 void ig_miss_split(struct ig_miss *m);
+/* Compute n experts of layer `layer`, [0, n), one after the other as if they were asked for; seconds of one. */
+double ig_miss_rehearse(struct ig_engine *e, int layer, int n);
 /* All threads: wait for a layer's question and answer it. */
 void ig_miss_answer(struct ig_worker *w, int layer);
 

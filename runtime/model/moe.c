@@ -285,6 +285,7 @@ static void as_they_come(struct ig_worker *w, const struct ig_layer *l)
     struct ig_engine *e = w->e;
     const int there = e->tier.n_there, routed = e->tier.n;
     int lo, hi;
+    if (w->tid == 0) ig_mover_turn(&e->tier.mover); /* reads start; the others compute already */
     ig_team_share(&e->team, w->tid, OUT_STRIDE / 16, &lo, &hi);
     for (int step = 0, a = 0, end = there; step <= 1 + routed - there; step++) {
         if (step == 1) a = routed, end = e->n_active; /* the dense block, if any */
@@ -294,6 +295,7 @@ static void as_they_come(struct ig_worker *w, const struct ig_layer *l)
         ig_team_wait(&e->team);
         for (; a < end; a++) down_keep(w, l, a, lo, hi);
     }
+    ig_tier_sure(e);
     const float *y = IG_BUF(e, YR, float);
     for (int p = lo; p < hi; p++)
         sum_panel(e, l, 0, p, y, y + (size_t)IG_N_EXPERT_USED * OUT_STRIDE);

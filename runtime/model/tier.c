@@ -282,14 +282,23 @@ static _Noreturn void fail(struct ig_engine *e, int a)
            e->active[a], at, strerror(v->err));
 }
 
-void ig_tier_wait(struct ig_engine *e, int a)
+static void await(struct ig_engine *e, int a, int whole)
 {
     struct ig_tier *t = &e->tier;
     struct ig_move *v = &t->move[t->slot[a]];
     const double t0 = ig_seconds();
-    if (ig_move_wait(v) != IG_MOVE_READY) fail(e, a);
+    const enum ig_move_state s = whole ? ig_mover_arrive(&t->mover, v) : ig_mover_wait(&t->mover, v);
+    if (s != IG_MOVE_READY && !(whole && s == IG_MOVE_PENDING)) fail(e, a);
     atomic_fetch_add_explicit(&t->count[t->phase][t->layer].stall_ns,
                               (uint64_t)((ig_seconds() - t0) * 1e9), memory_order_relaxed);
+}
+
+void ig_tier_wait(struct ig_engine *e, int a) { await(e, a, e->batch->n == 1); }
+
+void ig_tier_sure(struct ig_engine *e)
+{
+    for (int a = e->tier.n_there; a < e->tier.n; a++)
+        if (ig_move_state(&e->tier.move[e->tier.slot[a]]) != IG_MOVE_READY) await(e, a, 0);
 }
 
 #endif

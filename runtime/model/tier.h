@@ -125,7 +125,9 @@ void ig_ahead_routed(struct ig_tier *t, int layer);             /* its choices a
 void ig_tier_batch(struct ig_engine *e);                        /* a batch begins */
 void ig_tier_layer(struct ig_engine *e, int layer); /* thread 0: rows are grouped by expert */
 void ig_tier_next(struct ig_engine *e);             /* thread 0: the wave is done, on to the next */
-void ig_tier_wait(struct ig_engine *e, int a);      /* until e->active[a] is there */
+/* Until e->active[a] is there; with one row perhaps unchecked, while another thread checks it. */
+void ig_tier_wait(struct ig_engine *e, int a);
+void ig_tier_sure(struct ig_engine *e); /* until all that came is checked: before a result is used */
 #else
 static inline void ig_tier_batch(struct ig_engine *e) { (void)e; }
 #endif

@@ -1,7 +1,7 @@
 /* copy_shaky.h -- a copy that wraps another, or a piece of memory, and makes trouble on purpose.
  *
- * Delays, short pieces and a changed order are drawn at random; faults are planted.  Everything is
- * on the mover's thread but the plan of faults, which is set before it starts.
+ * Delays, short pieces and a changed order are drawn at random; faults are planted.  Everything
+ * runs under the mover's drive but the plan of faults, which is set before it starts.
  */
 #ifndef COPY_SHAKY_H
 #define COPY_SHAKY_H
@@ -89,9 +89,17 @@ static inline int shaky_poll(void *ctx, struct ig_done *d, int wait)
     return 1;
 }
 
+static inline void shaky_sleep(void *ctx)
+{
+    struct shaky *s = ctx;
+    s->inner.sleep(s->inner.ctx);
+}
+
 static inline struct ig_copy shaky_copy(struct shaky *s, uint32_t depth)
 {
-    return (struct ig_copy){ s, depth, 4096, shaky_submit, shaky_poll };
+    struct ig_copy c = { s, depth, 4096, shaky_submit, shaky_poll, NULL };
+    if (s->inner.sleep) c.sleep = shaky_sleep;
+    return c;
 }
 
 #endif

@@ -54,6 +54,7 @@ struct ig_device {
     pthread_cond_t changed;
     uint64_t put, run; /* launches so far; those that have ended */
     int closing;
+    struct ig_device_calls calls;
     struct node queue[MOST_NODE];
 };
 static struct ig_device device;
@@ -93,8 +94,11 @@ static void push(struct ig_device *d, const struct node *n)
     pthread_mutex_unlock(&d->lock);
 }
 
+struct ig_device_calls ig_device_calls(const struct ig_device *d) { return d->calls; }
+
 void ig_device_wait(struct ig_device *d)
 {
+    d->calls.waits++;
     pthread_mutex_lock(&d->lock);
     while (d->run < d->put) pthread_cond_wait(&d->changed, &d->lock);
     pthread_mutex_unlock(&d->lock);
@@ -115,6 +119,7 @@ enum ig_err ig_device_open(struct ig_device **d, const char *arch, uint64_t byte
     if (getenv("INGOT_NO_DEVICE")) return ig_fail(why, IG_NO_DEVICE, "device: none is emulated");
     device.mem = aligned_alloc(4096, (bytes + 4095) & ~UINT64_C(4095));
     if (!device.mem) return ig_fail(why, IG_NO_MEM, "device: no memory");
+    device.calls = (struct ig_device_calls){ 0 };
     device.n_node = device.closing = 0;
     device.put = device.run = 0;
     pthread_mutex_init(&device.lock, NULL);
@@ -144,7 +149,7 @@ unsigned char *ig_device_mem(const struct ig_device *d) { return d->mem; }
 void *ig_device_pin(struct ig_device *d, uint64_t bytes, void **on_device)
 {
     void *p = aligned_alloc(4096, (bytes + 4095) & ~UINT64_C(4095));
-    (void)d;
+    d->calls.takes++;
     if (on_device) *on_device = p;
     return p;
 }
@@ -195,6 +200,7 @@ static void add(struct ig_device *d, const struct node *n)
 void ig_device_launch(struct ig_device *d, const struct ig_kernel *k, int x, int y, int z,
                       const void *args)
 {
+    d->calls.kernels++;
     const struct named *named = k->handle;
     const struct node n = { .fn = named->fn,
                             .args = *(const struct ig_args *)args,
@@ -205,6 +211,7 @@ void ig_device_launch(struct ig_device *d, const struct ig_kernel *k, int x, int
 
 void ig_device_get(struct ig_device *d, void *host, const void *src, uint64_t bytes)
 {
+    d->calls.copies++;
     const struct node n = { .dst = host, .src = src, .bytes = bytes };
     add(d, &n);
 }
@@ -229,5 +236,6 @@ void ig_device_record(struct ig_device *d) { d->recording = 1; }
 void ig_device_recorded(struct ig_device *d) { d->recording = 0; }
 void ig_device_replay(struct ig_device *d)
 {
+    d->calls.graphs++;
     for (int i = 0; i < d->n_node; i++) push(d, &d->node[i]);
 }

@@ -80,6 +80,43 @@ uint32_t emu_swap(uint32_t v, int mask)
     return got;
 }
 
+unsigned emu_ballot(int v)
+{
+    unsigned bits = 0;
+    slots[current] = v != 0;
+    emu_sync_warp();
+    for (int i = 0; i < 32; i++) bits |= slots[(current & ~31) + i] << i;
+    emu_sync_warp();
+    return bits;
+}
+
+/* What each lane holds of a and b, as the PTX manual has it: element i of a (four a word) is row g,
+ * or g + 8 for odd words, column 4c + i % 4, and 16 more from word 2 on; of b, row 4c + i % 4, and 16
+ * more in word 1, column g. */
+static unsigned fragment_a[MOST_THREADS][4], fragment_b[MOST_THREADS][2];
+
+static int byte_of(const unsigned *words, int i) { return (int8_t)(words[i / 4] >> 8 * (i % 4) & 255u); }
+
+static int dot_of(int warp, int row, int column, int depth, int c)
+{
+    for (int k = 0; k < depth; k++) {
+        const int lane_a = row % 8 * 4 + k % 16 / 4, lane_b = column * 4 + k % 16 / 4;
+        const int a = byte_of(fragment_a[warp + lane_a], (k / 16 * 2 + row / 8) * 4 + k % 4);
+        c += a * byte_of(fragment_b[warp + lane_b], k / 16 * 4 + k % 4);
+    }
+    return c;
+}
+
+void emu_mma(int *d, const unsigned *a, const unsigned *b, int c, int depth)
+{
+    const int lane = current & 31, warp = current & ~31;
+    for (int i = 0; i < depth / 8; i++) fragment_a[current][i] = a[i];
+    for (int i = 0; i < depth / 16; i++) fragment_b[current][i] = b[i];
+    emu_sync_warp();
+    for (int i = 0; i < 4; i++) d[i] = dot_of(warp, lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2, depth, c);
+    emu_sync_warp();
+}
+
 static void start(int i)
 {
     void **top = (void **)(void *)(stacks + (size_t)(i + 1) * STACK) - 2;

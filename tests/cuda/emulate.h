@@ -23,6 +23,9 @@ extern unsigned char emu_shared[];
 void emu_sync_block(void);
 void emu_sync_warp(void);
 uint32_t emu_swap(uint32_t v, int mask);
+/* d = a * b + c of a warp, `depth` columns of a: a fragment's words are depth / 8 of a and depth / 16 of b. */
+void emu_mma(int *d, const unsigned *a, const unsigned *b, int c, int depth);
+unsigned emu_ballot(int v);
 
 #define EMU_CAT2(a, b) a##_rows##b
 #define EMU_CAT(a, b)  EMU_CAT2(a, b)
@@ -34,6 +37,7 @@ uint32_t emu_swap(uint32_t v, int mask);
 #define IG_SHARED                   static _Alignas(16)
 #define IG_SHARED_SPARE(type, name) type *const name = (type *)(void *)emu_shared
 #define UNROLL
+#define UNROLL_BY(n)
 
 #define __syncthreads emu_sync_block
 #define __syncwarp    emu_sync_warp
@@ -73,6 +77,10 @@ IG_FN ig_u4 ig_load16(const void *p)
     memcpy(&v, p, sizeof v);
     return v;
 }
+IG_FN void ig_prefetch(const void *p) { (void)p; }
+IG_FN void ig_read8(unsigned *x, unsigned *y, const void *p) { ig_load8(x, y, p); }
+IG_FN unsigned ig_read4(const void *p) { return ig_load4(p); }
+IG_FN unsigned ig_read2(const void *p) { return ig_load2(p); }
 IG_FN float ig_load_float(const float *p) { return *p; }
 IG_FN int ig_load_fresh(const int *p) { return *p; }
 IG_FN long long ig_load_fresh8(const void *p) { return *(const long long *)p; }
@@ -82,20 +90,27 @@ IG_FN void ig_await_host(const unsigned *done, unsigned step)
     while (__atomic_load_n(done, __ATOMIC_ACQUIRE) != step) sched_yield();
 }
 IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELEASE); }
-IG_FN uint64_t ig_clock(void)
+IG_FN void ig_host_fence(void) {}
+IG_FN unsigned ig_clock(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return (unsigned)t.tv_sec * 1000000000u + (unsigned)t.tv_nsec;
 }
-IG_FN void ig_await_clock(uint64_t t)
+IG_FN void ig_await_clock(unsigned from, unsigned ns)
 {
-    while (ig_clock() < t) sched_yield();
+    while (ig_clock() - from < ns) sched_yield();
 }
-IG_FN void ig_host_fence(void) {}
 IG_FN void ig_fetch16(void *dst, const void *src) { memcpy(dst, src, 16); }
 IG_FN void ig_fetch4(void *dst, const void *src) { memcpy(dst, src, 4); }
+IG_FN void ig_fetch8(void *dst, const void *src) { memcpy(dst, src, 8); }
 IG_FN void ig_fetched(void) {}
+IG_FN void ig_fetch_mark(void) {}
+#define ig_fetched_but(n) ((void)(n))
+IG_FN void ig_mma32(int *d, const unsigned *a, const unsigned *b, int c) { emu_mma(d, a, b, c, 32); }
+IG_FN void ig_mma16(int *d, const unsigned *a, unsigned b, int c) { emu_mma(d, a, &b, c, 16); }
+IG_FN unsigned ig_ballot(int v) { return emu_ballot(v); }
+IG_FN int ig_count(unsigned bits) { return __builtin_popcount(bits); }
 IG_FN void ig_after_previous(void) {}
 
 IG_FN int ig_dot4(unsigned w, int x, int c)

@@ -6,12 +6,13 @@ local lu = require "luaunit"
 local L = dofile("tests/e2e/lib.lua")
 
 local EMULATOR = "qemu-aarch64-static"
+local HAS_EMULATOR = os.execute("command -v " .. EMULATOR .. " >/dev/null 2>&1")
 local IDS = "1,5,80,7,33,21,90,14,3,250,77,12,9,200"
 
 --- Command of the emulated engine, path of this machine's own engine, weights packed by the latter.
 local function engines(name, source, emulator)
   local own, other = L.engine("t-" .. name), L.engine("arm64-" .. name, "-aarch64")
-  lu.skipIf(not other, "no engine for AArch64: make setup-arm64, make arm64")
+  lu.skipIf(not other or not HAS_EMULATOR, "no engine for AArch64, or no emulator: make setup-arm64, make arm64")
   assert(own, "t-" .. name .. " is not built")
   return (emulator or EMULATOR) .. " " .. other, own, L.pack("t-" .. name, source)
 end

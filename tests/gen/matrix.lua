@@ -13,12 +13,17 @@ local TOO_LARGE = {
     .. "qwen3-235b-a22b",
   ["box-8gb"] = "dbrx deepseek-v3 glm-4.5-air mixtral-8x22b mixtral qwen2-57b-a14b qwen3-235b-a22b",
   ["h200"] = "deepseek-v3 qwen3-235b-a22b",
+  ["3060-12gb"] = "dbrx deepseek-v3 mixtral-8x22b qwen3-235b-a22b",
+  ["a6000"] = "deepseek-v3 qwen3-235b-a22b",
+  ["a100"] = "deepseek-v3",
+  -- Two of them by what the weights share with KV and work: one memory.
+  ["orin"] = "dbrx deepseek-v3 glm-4.5-air gpt-oss-120b mixtral-8x22b qwen3-235b-a22b",
 }
 
 -- Models that would fit the device, whose kernels do not know them.
 local UNKNOWN = {
-  ["4090"] = "deepseek-v2-lite switch-base-128",
-  ["h200"] = "deepseek-v2-lite switch-base-128",
+  ["3060-12gb"] = "switch-base-128", ["4090"] = "switch-base-128", ["a6000"] = "switch-base-128",
+  ["a100"] = "switch-base-128", ["h200"] = "switch-base-128", ["orin"] = "switch-base-128",
 }
 
 local REFUSED = {}

@@ -290,7 +290,7 @@ end
 
 function T.test_cache_covers_layers_first()
   -- The CPU alone has what has no set, so few cores cover as many layers as they can.
-  local p = lib.plan("mixtral", "4090", { "quant=bf16" })
+  local p = lib.plan("mixtral", "4090", { "quant=bf16", "batch=256" })
   p.hw.cpu_bw = 2 * 3e9
   eq(plan_cache.plan(p.model, p.hw, p.layout, p.mem).sets, 28)
 end
@@ -300,11 +300,16 @@ function T.test_cache_seconds_by_hand()
   -- 0.5e9/(20e9 + 10e9); GPU 0.5e9/100e9.
   local m = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }
   local hw = { cpu_bw = 10e9, mem_bw = 40e9,
-    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9, busy_link_bw = 20e9, busy_cpu_bw = 10e9 } }
+    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9,
+            link_bw = 20e9, busy_link_bw = 20e9, busy_cpu_bw = 10e9 } }
   local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }
   local cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
   eq({ cache.sets, cache.ways, cache.slots }, { 1, 1, 1 })
   lu.assertAlmostEquals(cache.seconds, 0.5 / 30 + 0.005, 1e-12)
+  -- Together they are slower than each alone.
+  hw.gpu.busy_cpu_bw = 5e9
+  cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
+  lu.assertAlmostEquals(cache.seconds, 0.5 / 25 + 0.005, 1e-12)
   eq(cache.hit_rate, 0.5)
 end
 
@@ -344,9 +349,28 @@ function T.test_device_has_decided_on_every_field()
 end
 
 function T.test_device_says_what_it_cannot()
-  local _, problems = lib.plan("deepseek-v2-lite", "h200")
+  local _, problems = lib.plan("switch-base-128", "h200")
   lu.assertStrContains(problems[1], "gpu: the device's kernels do not know this model; ")
-  lu.assertStrContains(problems[1], "kv_lora: want none, got 512")
+  lu.assertStrContains(problems[1], "n_layer_enc: want 0, got 12")
+end
+
+function T.test_device_has_latent_attention()
+  local d = lib.plan("deepseek-v2-lite", "h200").device
+  local text = table.concat(d.defines, " ")
+  lu.assertStrContains(text, "KV_LORA=512 Q_LORA=0 NOPE_DIM=128 V_DIM=128")
+  -- The turned key has no value: slices are of the latent alone.
+  eq(d.attn_slice, 64)
+end
+
+function T.test_unified_memory_holds_the_weights_once()
+  local p = lib.plan("qwen3-30b-a3b", "orin")
+  eq({ p.device.cached, p.device.mapped }, { nil, p.layout.data_bytes })
+  for _, r in ipairs(p.device.regions) do if r.name == "DATA" then eq(r.bytes, 0) end end
+  local _, problems = lib.plan("gpt-oss-120b", "orin")
+  lu.assertStrMatches(problems[1],
+    ".*memory: want at most 58.0 GiB %(unified: RAM is the GPU's%), got .* GiB: weights .*")
+  _, problems = lib.plan("qwen3-30b-a3b", "orin", { "vram_ways=8" })
+  eq(problems[1], "--set: vram_ways: want a GPU with memory of its own, got a unified one")
 end
 
 function T.test_profile_derives()

@@ -6,6 +6,7 @@ local plan_background = require "gen.plan_background"
 local plan_hit = require "gen.plan_hit"
 local plan_hot = require "gen.plan_hot"
 local plan_prefetch = require "gen.plan_prefetch"
+local plan_ways = require "gen.plan_ways"
 
 local eq = lu.assertEquals
 local T = {}
@@ -83,10 +84,50 @@ function T.test_static_wants_a_trace_and_takes_its_table()
   lu.assertStrContains(lib.files(p)["tables.c"], "const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT] = {")
 end
 
+-- A layer that always chooses one expert needs one way, one that goes round three needs three.
+function T.test_ways_by_layer()
+  local m = { n_layer = 2, n_expert = 4, n_expert_used = 1 }
+  local trace = { n_row = 60, n_layer = 2, n_expert = 4, top_k = 1,
+                  expert = function(row, layer) return layer == 1 and 2 or row % 3 end }
+  eq(plan_ways.by_layer(m, { 1, 2 }, 4, "lru", trace), { 1, 3 })
+  eq(plan_ways.by_layer(m, { 1, 2 }, 7, "lru", trace), { 4, 3 })   -- nobody wants the rest: the first has it
+  eq(plan_ways.by_layer(m, { 1, 2 }, 9, "lru", trace), { 4, 4 })
+  eq(plan_ways.by_layer(m, { 1, 2 }, 1, "lru", trace), nil)
+  local text = lib.read(lib.root .. "tests/data/tiny-route.trace")
+  local set = { "experts_ram=25", "ways=layers", "trace=x" }
+  local t, sum = lib.plan("tiny-mixtral", "avx2-desktop", set, { trace = text }).size.tier, 0
+  for l, ways in ipairs(t.ways) do
+    sum = sum + ways
+    eq(t.first[l + 1], sum)
+    lu.assertTrue(ways >= 2)
+  end
+  eq({ t.n_set, sum }, { 7, 28 })
+  local _, problems = lib.plan("tiny-mixtral", "avx2-desktop", { "experts_ram=25", "ways=layers" })
+  eq(problems, { "--set: ways: layers wants trace=FILE, by whose hits slots are dealt out, got none" })
+  set[4] = "sets=2"
+  _, problems = lib.plan("tiny-mixtral", "avx2-desktop", set, { trace = text })
+  eq(problems, { "--set: ways: layers wants a set a layer, 7, got sets=2" })
+end
+
+-- Six experts in turn through four ways: what goes by the past hits nothing, a fixed table two thirds.
+function T.test_the_policy_is_chosen_by_the_trace()
+  local rows, bytes = 300, {}
+  for row = 0, rows - 1 do bytes[row + 1] = string.char(row % 3 * 2, row % 3 * 2 + 1):rep(7) end
+  local text = "MOETRC01" .. ("<I4I4I4I4"):pack(rows, 7, 16, 2) .. ("\0"):rep(8 + 4 * rows) .. table.concat(bytes)
+  local p = lib.plan("tiny-mixtral", "avx2-desktop", { "experts_ram=25", "sets=7", "trace=x" }, { trace = text })
+  local t = p.size.tier
+  eq({ t.policy, t.n_spare, t.policies[1].name, t.policies[1].hit }, { "static", 2, "echo", 0.0 })
+  lu.assertAlmostEquals(t.hit, 2 / 3, 1e-12)
+  eq(#t.hot, 7 * 16)
+  -- One that was asked for stays, and the others' rates are said all the same.
+  p = lib.plan("tiny-mixtral", "avx2-desktop", { "experts_ram=25", "policy=lru", "trace=x" }, { trace = text })
+  eq({ p.size.tier.policy, #p.size.tier.policies }, { "lru", 3 })
+end
+
 -- The published 24 GB example (arXiv 2512.16473): BF16 experts.  Assumed: 24564 MiB of VRAM less 1920 MiB
 -- reserved, 4096 positions of f16 KV, batches of 256.
 local function published(model)
-  return lib.plan(model, "4090", { "quant=bf16", "quant.router=bf16" })
+  return lib.plan(model, "4090", { "quant=bf16", "quant.router=bf16", "batch=256" })
 end
 local function shapes(weighed)
   local list = {}

@@ -13,6 +13,7 @@ import base64
 import gzip
 import importlib.util
 import json
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -55,7 +56,10 @@ def by_rank(name, ranks, pattern, special, pre, first=0, nfc=False, ignore_merge
 
     letters = byte_letters()
     spell = lambda token: "".join(letters[b] for b in token)  # noqa: E731
-    clean = NFC().normalize_str if nfc else (lambda t: t)  # Python's own is of another Unicode
+    # Between special tokens, as tokenizers does ('>' and a mark may compose); Python's own is of another Unicode.
+    cut, compose = re.compile("(" + "|".join(map(re.escape, special)) + ")"), NFC().normalize_str
+    whole = lambda t: "".join(p if p in special else compose(p) for p in cut.split(t))  # noqa: E731
+    clean = whole if nfc else (lambda t: t)
     peer = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks={t: r + first for t, r in ranks.items()},
                              special_tokens=special)  # fmt: skip
     merges = merges_of(ranks, spell)

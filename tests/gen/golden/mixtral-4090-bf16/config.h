@@ -38,7 +38,7 @@ enum {
 
     /* -- sizes of this build (gen/plan_size.lua) */
     IG_N_CTX         = 4096,
-    IG_N_ROW         = 256,
+    IG_N_ROW         = 2048,
     IG_N_LOGIT_ROW   = 32,
     IG_N_THREAD_MAX  = 16,
     IG_KV_FMT        = 1, /* IG_F16 */
@@ -60,11 +60,14 @@ enum {
 
     /* -- kernels of the device (gen/plan_device.lua) */
     IG_DEVICE_ROWS   = 8,
+    IG_GEMM_ROWS     = 32, /* a batch of so many rows uses the matrix units, */
+    IG_TILE_LEAST    = 32, /* attention by tiles (0: none do) */
+    IG_TILE_PAD      = 0,
     IG_ATTN_HEADS    = 1,
     IG_ATTN_SLICE    = 32,
 
     /* -- expert cache in VRAM: one set a cached layer (gen/plan_cache.lua) */
-    IG_XC_SETS       = 28,
+    IG_XC_SETS       = 27,
     IG_XC_WAYS       = 2,
 };
 
@@ -100,10 +103,13 @@ enum {
 
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_DEVICE        1 /* 1: a device does the work, or the CPU where there is none */
+#define IG_TILES         1 /* 1: large batches attend by tiles */
+#define IG_KV_Q8         0 /* 1: the KV cache is in Q8_0 */
+#define IG_UNIFIED       0 /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            1 /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     UINT64_C(60000000000)
-#define IG_PREDICTED_TPS 4.432f
+#define IG_PREDICTED_TPS 4.327f
 
 /* The weights data (gen/plan_layout.lua). */
 #define IG_DATA_BYTES     UINT64_C(93408215040)
@@ -112,9 +118,9 @@ enum {
 #define IG_HW_DISK_BW     UINT64_C(5000000000)
 
 /* The arena (gen/plan_mem.lua). */
-#define IG_MEM_BYTES    UINT64_C(94002356224)
-#define IG_THREAD_BYTES UINT64_C(110592)
-#define IG_SPARE_BYTES  UINT64_C(32768)
+#define IG_MEM_BYTES    UINT64_C(94351626240)
+#define IG_THREAD_BYTES UINT64_C(827392)
+#define IG_SPARE_BYTES  UINT64_C(262144)
 #define IG_KV_PART_BYTES UINT64_C(16384) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)
 #define IG_MEM_DATA_BYTES     UINT64_C(93408215040)
@@ -123,33 +129,33 @@ enum {
 #define IG_MEM_ROPE_OFF       UINT64_C(93945085952)
 #define IG_MEM_ROPE_BYTES     UINT64_C(2097152)
 #define IG_MEM_X_OFF          UINT64_C(93947183104)
-#define IG_MEM_X_BYTES        UINT64_C(4194304)
-#define IG_MEM_XN_OFF         UINT64_C(93951377408)
-#define IG_MEM_XN_BYTES       UINT64_C(4194304)
+#define IG_MEM_X_BYTES        UINT64_C(33554432)
+#define IG_MEM_XN_OFF         UINT64_C(93980737536)
+#define IG_MEM_XN_BYTES       UINT64_C(33554432)
 #define IG_MEM_XQ_OFF         UINT64_C(0)
 #define IG_MEM_XQ_BYTES       UINT64_C(0)
-#define IG_MEM_Q_OFF          UINT64_C(93955571712)
-#define IG_MEM_Q_BYTES        UINT64_C(4194304)
-#define IG_MEM_K_OFF          UINT64_C(93959766016)
-#define IG_MEM_K_BYTES        UINT64_C(1048576)
-#define IG_MEM_V_OFF          UINT64_C(93960814592)
-#define IG_MEM_V_BYTES        UINT64_C(1048576)
-#define IG_MEM_AO_OFF         UINT64_C(93961863168)
-#define IG_MEM_AO_BYTES       UINT64_C(4194304)
+#define IG_MEM_Q_OFF          UINT64_C(94014291968)
+#define IG_MEM_Q_BYTES        UINT64_C(33554432)
+#define IG_MEM_K_OFF          UINT64_C(94047846400)
+#define IG_MEM_K_BYTES        UINT64_C(8388608)
+#define IG_MEM_V_OFF          UINT64_C(94056235008)
+#define IG_MEM_V_BYTES        UINT64_C(8388608)
+#define IG_MEM_AO_OFF         UINT64_C(94064623616)
+#define IG_MEM_AO_BYTES       UINT64_C(33554432)
 #define IG_MEM_AOQ_OFF        UINT64_C(0)
 #define IG_MEM_AOQ_BYTES      UINT64_C(0)
-#define IG_MEM_PART_OFF       UINT64_C(93966057472)
+#define IG_MEM_PART_OFF       UINT64_C(94098178048)
 #define IG_MEM_PART_BYTES     UINT64_C(266240)
-#define IG_MEM_RL_OFF         UINT64_C(93966323712)
-#define IG_MEM_RL_BYTES       UINT64_C(16384)
-#define IG_MEM_TOPK_OFF       UINT64_C(93966340096)
-#define IG_MEM_TOPK_BYTES     UINT64_C(4096)
-#define IG_MEM_ROUTE_OFF      UINT64_C(93966344192)
-#define IG_MEM_ROUTE_BYTES    UINT64_C(2084)
+#define IG_MEM_RL_OFF         UINT64_C(94098444288)
+#define IG_MEM_RL_BYTES       UINT64_C(131072)
+#define IG_MEM_TOPK_OFF       UINT64_C(94098575360)
+#define IG_MEM_TOPK_BYTES     UINT64_C(32768)
+#define IG_MEM_ROUTE_OFF      UINT64_C(94098608128)
+#define IG_MEM_ROUTE_BYTES    UINT64_C(16420)
 #define IG_MEM_GATE_OFF       UINT64_C(0)
 #define IG_MEM_GATE_BYTES     UINT64_C(0)
-#define IG_MEM_H_OFF          UINT64_C(93966348288)
-#define IG_MEM_H_BYTES        UINT64_C(29360128)
+#define IG_MEM_H_OFF          UINT64_C(94098628608)
+#define IG_MEM_H_BYTES        UINT64_C(234881024)
 #define IG_MEM_HQ_OFF         UINT64_C(0)
 #define IG_MEM_HQ_BYTES       UINT64_C(0)
 #define IG_MEM_SLOTS_OFF      UINT64_C(0)
@@ -164,24 +170,24 @@ enum {
 #define IG_MEM_RLP_BYTES      UINT64_C(0)
 #define IG_MEM_PREDICT_OFF    UINT64_C(0)
 #define IG_MEM_PREDICT_BYTES  UINT64_C(0)
-#define IG_MEM_LN_OFF         UINT64_C(93995708416)
+#define IG_MEM_LN_OFF         UINT64_C(94333509632)
 #define IG_MEM_LN_BYTES       UINT64_C(524288)
 #define IG_MEM_LNQ_OFF        UINT64_C(0)
 #define IG_MEM_LNQ_BYTES      UINT64_C(0)
-#define IG_MEM_LOGITS_OFF     UINT64_C(93996232704)
+#define IG_MEM_LOGITS_OFF     UINT64_C(94334033920)
 #define IG_MEM_LOGITS_BYTES   UINT64_C(4096000)
-#define IG_MEM_SAMPLE_OFF     UINT64_C(94000328704)
+#define IG_MEM_SAMPLE_OFF     UINT64_C(94338129920)
 #define IG_MEM_SAMPLE_BYTES   UINT64_C(256000)
-#define IG_MEM_THREAD_OFF     UINT64_C(94000586752)
-#define IG_MEM_THREAD_BYTES   UINT64_C(1769472)
+#define IG_MEM_THREAD_OFF     UINT64_C(94338387968)
+#define IG_MEM_THREAD_BYTES   UINT64_C(13238272)
 
 /* The device and its memory (gen/plan_device.lua, gen/plan_cache.lua). */
 #define IG_DEVICE_ARCH    "sm_89"
 #define IG_VRAM_BW        UINT64_C(900000000000)
 #define IG_XC_SLOT_BYTES  UINT64_C(352321536)
-#define IG_XC_BYTES       UINT64_C(19730006016)
+#define IG_XC_BYTES       UINT64_C(19025362944)
 #define IG_STREAM_ROWS    16 /* from so many on, layers are streamed through the slots */
-#define IG_VRAM_BYTES     UINT64_C(23558164480)
+#define IG_VRAM_BYTES     UINT64_C(23375659008)
 #define IG_VRAM_USABLE    UINT64_C(23743954944)
 #define IG_VRAM_DATA_OFF       UINT64_C(0)
 #define IG_VRAM_DATA_BYTES     UINT64_C(3213901824)
@@ -190,57 +196,57 @@ enum {
 #define IG_VRAM_ROPE_OFF       UINT64_C(3750772736)
 #define IG_VRAM_ROPE_BYTES     UINT64_C(2097152)
 #define IG_VRAM_X_OFF          UINT64_C(3752869888)
-#define IG_VRAM_X_BYTES        UINT64_C(4194304)
-#define IG_VRAM_XN_OFF         UINT64_C(3757064192)
-#define IG_VRAM_XN_BYTES       UINT64_C(4194304)
+#define IG_VRAM_X_BYTES        UINT64_C(33554432)
+#define IG_VRAM_XN_OFF         UINT64_C(3786424320)
+#define IG_VRAM_XN_BYTES       UINT64_C(33554432)
 #define IG_VRAM_XQ_OFF         UINT64_C(0)
 #define IG_VRAM_XQ_BYTES       UINT64_C(0)
-#define IG_VRAM_Q_OFF          UINT64_C(3761258496)
-#define IG_VRAM_Q_BYTES        UINT64_C(4194304)
-#define IG_VRAM_K_OFF          UINT64_C(3765452800)
-#define IG_VRAM_K_BYTES        UINT64_C(1048576)
-#define IG_VRAM_V_OFF          UINT64_C(3766501376)
-#define IG_VRAM_V_BYTES        UINT64_C(1048576)
-#define IG_VRAM_AO_OFF         UINT64_C(3767549952)
-#define IG_VRAM_AO_BYTES       UINT64_C(4194304)
+#define IG_VRAM_Q_OFF          UINT64_C(3819978752)
+#define IG_VRAM_Q_BYTES        UINT64_C(33554432)
+#define IG_VRAM_K_OFF          UINT64_C(3853533184)
+#define IG_VRAM_K_BYTES        UINT64_C(8388608)
+#define IG_VRAM_V_OFF          UINT64_C(3861921792)
+#define IG_VRAM_V_BYTES        UINT64_C(8388608)
+#define IG_VRAM_AO_OFF         UINT64_C(3870310400)
+#define IG_VRAM_AO_BYTES       UINT64_C(33554432)
 #define IG_VRAM_AOQ_OFF        UINT64_C(0)
 #define IG_VRAM_AOQ_BYTES      UINT64_C(0)
-#define IG_VRAM_RL_OFF         UINT64_C(3771744256)
-#define IG_VRAM_RL_BYTES       UINT64_C(16384)
-#define IG_VRAM_TOPK_OFF       UINT64_C(3771760640)
-#define IG_VRAM_TOPK_BYTES     UINT64_C(4096)
-#define IG_VRAM_H_OFF          UINT64_C(3771764736)
-#define IG_VRAM_H_BYTES        UINT64_C(29360128)
+#define IG_VRAM_RL_OFF         UINT64_C(3903864832)
+#define IG_VRAM_RL_BYTES       UINT64_C(131072)
+#define IG_VRAM_TOPK_OFF       UINT64_C(3903995904)
+#define IG_VRAM_TOPK_BYTES     UINT64_C(32768)
+#define IG_VRAM_H_OFF          UINT64_C(3904028672)
+#define IG_VRAM_H_BYTES        UINT64_C(234881024)
 #define IG_VRAM_HQ_OFF         UINT64_C(0)
 #define IG_VRAM_HQ_BYTES       UINT64_C(0)
 #define IG_VRAM_GATE_OFF       UINT64_C(0)
 #define IG_VRAM_GATE_BYTES     UINT64_C(0)
-#define IG_VRAM_LN_OFF         UINT64_C(3801124864)
+#define IG_VRAM_LN_OFF         UINT64_C(4138909696)
 #define IG_VRAM_LN_BYTES       UINT64_C(524288)
 #define IG_VRAM_LNQ_OFF        UINT64_C(0)
 #define IG_VRAM_LNQ_BYTES      UINT64_C(0)
-#define IG_VRAM_BATCH_OFF      UINT64_C(3801649152)
-#define IG_VRAM_BATCH_BYTES    UINT64_C(4224)
-#define IG_VRAM_PART_OFF       UINT64_C(3801657344)
-#define IG_VRAM_PART_BYTES     UINT64_C(17825792)
-#define IG_VRAM_ARRIVED_OFF    UINT64_C(3819483136)
-#define IG_VRAM_ARRIVED_BYTES  UINT64_C(131072)
-#define IG_VRAM_ROUTE_OFF      UINT64_C(3819614208)
-#define IG_VRAM_ROUTE_BYTES    UINT64_C(2928)
-#define IG_VRAM_Y_OFF          UINT64_C(3819618304)
-#define IG_VRAM_Y_BYTES        UINT64_C(8388608)
-#define IG_VRAM_FORCED_OFF     UINT64_C(3828006912)
-#define IG_VRAM_FORCED_BYTES   UINT64_C(131076)
-#define IG_VRAM_TAG_OFF        UINT64_C(3828142080)
-#define IG_VRAM_TAG_BYTES      UINT64_C(1024)
-#define IG_VRAM_USE_OFF        UINT64_C(3828146176)
-#define IG_VRAM_USE_BYTES      UINT64_C(1024)
-#define IG_VRAM_PLACES_OFF     UINT64_C(3828150272)
-#define IG_VRAM_PLACES_BYTES   UINT64_C(2048)
-#define IG_VRAM_COUNT_OFF      UINT64_C(3828154368)
-#define IG_VRAM_COUNT_BYTES    UINT64_C(528)
-#define IG_VRAM_SLOTS_OFF      UINT64_C(3828158464)
-#define IG_VRAM_SLOTS_BYTES    UINT64_C(19730006016)
+#define IG_VRAM_BATCH_OFF      UINT64_C(4139433984)
+#define IG_VRAM_BATCH_BYTES    UINT64_C(32896)
+#define IG_VRAM_PART_OFF       UINT64_C(4139470848)
+#define IG_VRAM_PART_BYTES     UINT64_C(142606336)
+#define IG_VRAM_ARRIVED_OFF    UINT64_C(4282077184)
+#define IG_VRAM_ARRIVED_BYTES  UINT64_C(15872)
+#define IG_VRAM_ROUTE_OFF      UINT64_C(4282093568)
+#define IG_VRAM_ROUTE_BYTES    UINT64_C(22640)
+#define IG_VRAM_Y_OFF          UINT64_C(4282118144)
+#define IG_VRAM_Y_BYTES        UINT64_C(67108864)
+#define IG_VRAM_FORCED_OFF     UINT64_C(4349227008)
+#define IG_VRAM_FORCED_BYTES   UINT64_C(1048580)
+#define IG_VRAM_WAY_OFF        UINT64_C(4350279680)
+#define IG_VRAM_WAY_BYTES      UINT64_C(2048)
+#define IG_VRAM_USE_OFF        UINT64_C(4350283776)
+#define IG_VRAM_USE_BYTES      UINT64_C(2048)
+#define IG_VRAM_VICTIM_OFF     UINT64_C(4350287872)
+#define IG_VRAM_VICTIM_BYTES   UINT64_C(1024)
+#define IG_VRAM_COUNT_OFF      UINT64_C(4350291968)
+#define IG_VRAM_COUNT_BYTES    UINT64_C(912)
+#define IG_VRAM_SLOTS_OFF      UINT64_C(4350296064)
+#define IG_VRAM_SLOTS_BYTES    UINT64_C(19025362944)
 
 /* The generator's arithmetic, checked once more by the compiler. */
 _Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");
@@ -266,7 +272,7 @@ _Static_assert(sizeof IG_MODEL_ID <= 64, "the weights file's header holds the mo
 _Static_assert(sizeof IG_LAYOUT_TEXT <= 256, "and the layout's text");
 _Static_assert(sizeof IG_PLAN_HASH == 17, "16 hex digits");
 _Static_assert(IG_VRAM_BYTES <= IG_VRAM_USABLE, "the plan fits VRAM");
-_Static_assert(IG_HEAD_DIM % IG_ATTN_SLICE == 0, "slices of a head");
+_Static_assert((IG_KV_LORA ? IG_KV_LORA : IG_HEAD_DIM) % IG_ATTN_SLICE == 0, "slices of a head");
 _Static_assert(IG_N_HEAD / IG_N_HEAD_KV % IG_ATTN_HEADS == 0, "heads of a block share K and V");
 _Static_assert(IG_XC_SETS >= 1 && IG_XC_SETS <= IG_N_LAYER, "a set is a layer's");
 _Static_assert(IG_XC_WAYS >= IG_N_EXPERT_USED && IG_XC_WAYS <= IG_N_EXPERT,
