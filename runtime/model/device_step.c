@@ -1,8 +1,9 @@
 /* device_step.c -- the life of a batch on a device: which kernels run, in which order, on what.
  *
- * One row is a graph of six kernels a layer with no host synchronisation; more
- * rows, and runs that somebody looks into, are launched one kernel after the
- * other.  The kernels are in kernels/cuda/; docs/ARCHITECTURE.md has the list.
+ * One row is a graph of six kernels a layer (latent attention and a Q8_0 cache have
+ * more) with no host synchronisation; more rows, and runs that somebody looks into,
+ * are launched one kernel after the other.  The kernels are in kernels/cuda/;
+ * docs/ARCHITECTURE.md has the list.
  */
 #include "device_step.h"
 #include "device.h"

@@ -12,12 +12,13 @@
 
 #if IG_XC
 
-/* Seconds before the first byte: of reading over the link, and of asking the CPU and fetching its answer
- * (bench/LOG.tsv: 56 us for one expert and 52 for each more; 1.9 us a flag's round trip). */
+/* Seconds before the first byte: of reading over the link, and of asking the CPU and fetching its answer.
+ * The link's: bench/LOG.tsv, 56 us for one expert and 52 for each more.  The CPU's is an estimate from 1.9 us
+ * a flag's round trip, which no bench prints. */
 #define LINK_START 4e-6
 #define CPU_START  6e-6
 
-/* F of m over the link, the rest by the CPU, so that both end together. */
+/* Of a layer's misses that are shared: `link` experts over the link, `cpu` by the CPU, at the same time. */
 static double seconds_of(const struct ig_miss *m, int link, int cpu)
 {
     const int both = link > 0 && cpu > 0;
@@ -26,6 +27,7 @@ static double seconds_of(const struct ig_miss *m, int link, int cpu)
     const double by = cpu > 0 ? CPU_START + cpu * m->cpu_s[both] * 1.25 : 0.0;
     return over > by ? over : by;
 }
+
 void ig_miss_split(struct ig_miss *m)
 {
     for (int n = 0; n <= IG_N_EXPERT_USED; n++) {
@@ -34,7 +36,8 @@ void ig_miss_split(struct ig_miss *m)
             if (seconds_of(m, f, n - f) < seconds_of(m, best, n - best)) best = f;
         m->ask->split[n] = !m->cpu ? n : m->share < 0 ? best : (n * m->share + 50) / 100;
     }
-    m->ask->split[0] = m->share < 0; /* a set that is full soon misses less: simulated with the trace, bench/LOG.tsv */
+    /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
+    m->ask->split[0] = m->share < 0;
 }
 
 /* Until the device has asked for this layer.  A device that has failed would leave us waiting;

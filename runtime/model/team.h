@@ -32,7 +32,7 @@ struct ig_team {
  * node NULL: one pool. */
 void ig_team_set(struct ig_team *t, int n, const int *node);
 
-/* Wait until all threads of the team are here; the item counter starts again at 0. */
+/* Wait until all threads of the team are here; the pools' item counters start again. */
 void ig_team_wait(struct ig_team *t);
 
 /* This thread's even share [*lo, *hi) of n items: for items of equal cost. */
