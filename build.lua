@@ -44,13 +44,12 @@ local function make_folder(path)
   if os.execute(quoted("mkdir", "-p", path)) then return path end
   stop(1, "build.lua: ", path, ": want a folder to write to, got none\n")
 end
-
 -- hw/this.lua, made by compiling and running tools/probe*.c.
 local function this_machine(request, out)
   local this, tool, src = root .. "hw/this.lua", make_folder(out) .. "/probe", root .. "tools/probe"
   if not request.probe and slurp(this) then return this end
-  local sources = { src .. ".c", src .. "_gpu.c", src .. "_hash.c", "-ldl" }
-  if os.execute(quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool, table.unpack(sources))) then
+  local cc = quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool)
+  if os.execute(cc .. " " .. quoted(src .. ".c", src .. "_gpu.c", src .. "_hash.c", "-ldl")) then
     local pipe = io.popen(quoted(tool, out))
     local profile = pipe:read("a")
     if pipe:close() then write(this, profile) return this end

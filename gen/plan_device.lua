@@ -76,7 +76,7 @@ local function buffers(m, size, mem, layout, device)
   end
   local own = {
     { "BATCH",   (4 * rows + size.logit_rows) * 4 },
-    { "PART",    rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
+    { "PART",    part_rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
     { "ARRIVED", part_rows * (m.n_head // device.attn_heads) * slices * 4 },
     { "ROUTE",   (1 + 3 * (picked // M.ROWS + m.n_expert + 1) + picked) * 4 },
     { "Y",       (picked + (plan_mem.aside(m) > 0 and rows or 0)) * m.n_embd * F32 },

@@ -17,7 +17,7 @@
 
 typedef unsigned long long ull; /* for %llu */
 
-enum { COPY_STEP = 1 << 20, WRITE_STEP = 1 << 30 };
+enum { COPY_STEP = 1 << 20, WRITE_STEP = 1 << 30, HUGE_PAGE = 2 << 20 };
 
 static uint64_t total_bytes(const struct ig_wwriter *w)
 {
@@ -116,7 +116,8 @@ enum ig_err ig_wwrite_open(struct ig_wwriter *w, const struct ig_wspec *spec, st
 
     *w = (struct ig_wwriter){ .spec = spec, .temp.fd = -1 };
     w->hash = XXH3_createState();
-    enum ig_err err = w->hash ? IG_OK : ig_fail(why, IG_NO_MEM, "%s: no memory", spec->out);
+    w->gathered = malloc(HUGE_PAGE);
+    enum ig_err err = w->hash && w->gathered ? IG_OK : ig_fail(why, IG_NO_MEM, "%s: no memory", spec->out);
     if (!err) err = fill_header(w, why);
     if (!err && spec->embed) err = open_executable(w, &fd, &size, why);
     if (!err) err = ig_temp_open(&w->temp, spec->out, spec->embed ? 0777 : 0666, why);
@@ -134,6 +135,30 @@ enum ig_err ig_wwrite_open(struct ig_wwriter *w, const struct ig_wspec *spec, st
     return err;
 }
 
+static enum ig_err put_gathered(struct ig_wwriter *w, struct ig_why *why)
+{
+    const uint64_t n = w->n_gathered;
+    w->n_gathered = 0;
+    return put(w, w->gathered, w->gathered_off, n, why);
+}
+
+/* Data goes out a huge page of the file at a time: the page cache keeps what was written in one piece
+ * as one page, and who maps the file reads it at that speed. */
+static enum ig_err gather(struct ig_wwriter *w, const char *p, uint64_t off, uint64_t bytes,
+                          struct ig_why *why)
+{
+    enum ig_err err = IG_OK;
+    while (bytes > 0 && !err) {
+        const uint64_t room = HUGE_PAGE - off % HUGE_PAGE, step = bytes < room ? bytes : room;
+        if (w->n_gathered == 0) w->gathered_off = off;
+        memcpy(w->gathered + w->n_gathered, p, step);
+        w->n_gathered += step;
+        if (step == room) err = put_gathered(w, why);
+        p += step, off += step, bytes -= step;
+    }
+    return err;
+}
+
 enum ig_err ig_wwrite_data(struct ig_wwriter *w, const void *data, uint64_t bytes,
                            struct ig_why *why)
 {
@@ -141,7 +166,7 @@ enum ig_err ig_wwrite_data(struct ig_wwriter *w, const void *data, uint64_t byte
     const char *p = data;
 
     IG_ASSERT(bytes <= s->data_bytes - w->at);
-    const enum ig_err err = put(w, data, w->base + w->h.data.off + w->at, bytes, why);
+    const enum ig_err err = gather(w, data, w->base + w->h.data.off + w->at, bytes, why);
     if (err) return err;
     while (bytes > 0) {
         struct ig_wblock *b = &s->block[w->block];
@@ -199,7 +224,8 @@ enum ig_err ig_wwrite_finish(struct ig_wwriter *w, struct ig_why *why)
     const struct ig_wspec *s = w->spec;
 
     IG_ASSERT(w->at == s->data_bytes && w->block == s->n_block);
-    enum ig_err err = put_rest(w, why);
+    enum ig_err err = put_gathered(w, why);
+    if (!err) err = put_rest(w, why);
     if (!err && (ftruncate(w->temp.fd, (off_t)total_bytes(w)) != 0 ||
                  (s->embed && fchmod(w->temp.fd, 0755) != 0) || fsync(w->temp.fd) != 0))
         err = ig_fail(why, IG_IO, "%s: %s", w->temp.name, strerror(errno));
@@ -215,5 +241,6 @@ void ig_wwrite_abort(struct ig_wwriter *w)
 {
     ig_temp_drop(&w->temp);
     XXH3_freeState(w->hash);
+    free(w->gathered);
     *w = (struct ig_wwriter){ .temp.fd = -1 };
 }

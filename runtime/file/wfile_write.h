@@ -31,6 +31,8 @@ struct ig_wwriter {
     uint64_t at;    /* data bytes written */
     uint32_t block; /* the block that `at` lies in */
     void *hash;     /* its running checksum */
+    char *gathered; /* data that is not written yet, at gathered_off of temp */
+    uint64_t gathered_off, n_gathered;
 };
 
 /* On error nothing is left behind. */
