@@ -8,7 +8,7 @@
 
 local M = {}
 
-M.EFFICIENCY = 0.86   -- of memory's rate, what decode reaches with all experts there: bench/results/2core/tier.csv, 100 %
+M.EFFICIENCY = 0.86   -- of memory's rate, what decode reaches with all experts there: bench/results/2core/tier.csv
 
 -- Chance that none of a layer's k choices misses.
 local function all_hit(hit, k)
