@@ -41,6 +41,7 @@ M.fields = {
   bandwidth("core_bw", true),
   bandwidth("hash_bw", true),
   bandwidth("disk_bw"),
+  bandwidth("disk_burst_bw", true),
   -- How to read: bytes of a read and how many at a time; what one small read takes, in nanoseconds.
   { name = "disk_piece",   kind = "integer", min = 1 << 16, max = 1 << 24, default = 1 << 20 },
   { name = "disk_depth",   kind = "integer", min = 1, max = 64, default = 8 },
@@ -55,6 +56,7 @@ function M.check(stated, file, problems)
   local hw = schema.check(M.fields, stated, file, problems)
   if #problems > before then return hw end
   hw.core_bw = hw.core_bw or hw.mem_bw
+  hw.disk_burst_bw = hw.disk_burst_bw or hw.disk_bw
   hw.hash_bw = hw.hash_bw or hw.core_bw * 3 // 5   -- not measured: a Zen 5 and a Sapphire Rapids reach 0.6 to 0.7 of it
   -- What the system and other programs keep: a sixteenth, at least 512 MiB,
   -- but never more than a quarter of a very small machine.

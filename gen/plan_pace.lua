@@ -8,7 +8,7 @@
 
 local M = {}
 
-M.EFFICIENCY = 0.88   -- of memory's rate, what decode reaches with all experts there: bench/results/2core/decode.csv
+M.EFFICIENCY = 0.86   -- of memory's rate, what decode reaches with all experts there: bench/results/2core/tier.csv
 
 -- Chance that none of a layer's k choices misses.
 local function all_hit(hit, k)
@@ -30,7 +30,7 @@ function M.plan(m, hw, layout, hit, n_layer, copies)
     local bytes = missed * slot / with                -- of a layer that misses
     local last = math.min(bytes, copies.piece_bytes * copies.depth)
     local overlap = (k - missed / with) * slot / hw.cpu_bw / M.EFFICIENCY
-    local wait = hw.disk_latency * 1e-9 + bytes / hw.disk_bw + last / hw.hash_bw
+    local wait = hw.disk_latency * 1e-9 + bytes / hw.disk_burst_bw + last / hw.hash_bw
     stall_s = n_layer * with * math.max(0, wait - math.max(0, overlap))
   end
   return { disk_s = disk_s, mem_s = mem_s, compute_s = compute_s, bound_s = math.max(disk_s, mem_s),

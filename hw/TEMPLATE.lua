@@ -14,6 +14,7 @@ hardware {
   core_bw = 8e9,       -- optional: with one core; left out, one core is taken to reach mem_bw
   hash_bw = 5e9,       -- optional: at which one core checks bytes that come from disk; left out, 3/5 of core_bw
   disk_bw = 500e6,     -- direct reads of the disk with the weights
+  disk_burst_bw = 400e6,  -- optional: of the few reads that one layer waits for, without their latency; left out, disk_bw
   disk_piece = 1 << 20, disk_depth = 8,  -- optional: the reads that reach this, with the least under way
   disk_latency = 100e3,                  -- optional: nanoseconds of one small read alone
   cache = { l1d = 32 << 10, l2 = 256 << 10, l3 = 4 << 20 },  -- 0 where there is none

@@ -293,7 +293,11 @@ static void await(struct ig_engine *e, int a, int whole)
                               (uint64_t)((ig_seconds() - t0) * 1e9), memory_order_relaxed);
 }
 
-void ig_tier_wait(struct ig_engine *e, int a) { await(e, a, e->batch->n == 1); }
+/* Waves let go of slots as they end, so they want experts that are checked. */
+void ig_tier_wait(struct ig_engine *e, int a)
+{
+    await(e, a, e->batch->n == 1 && e->tier.wave_lo == 0 && e->tier.wave_hi == e->tier.n);
+}
 
 void ig_tier_sure(struct ig_engine *e)
 {
