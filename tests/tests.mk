@@ -103,13 +103,13 @@ WIDE        := wide-q4_0 wide-q5_1
 LATENT      := latent-q8_0 latent-q4_0 latent-kvq8 demo-kvq8
 GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx \
                gpt-oss deepseek-v2 deepseek-v3,$(if $(call golden_of,$g),$g))
+# A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
+# shared expert; a dense first layer.
+XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
 GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := tests/fixture/unified.lua
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
-# A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
-# shared expert; a dense first layer.
-XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
 ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
 ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
 ENGINE_xc-odd       := tests/fixture/odd.lua quant=q4_0 vram_ways=2
