@@ -103,8 +103,9 @@ static enum ig_err perplexity(const struct ig_session *s, const struct ig_opts *
         ig_set_length(s->e, window);
         measure(s->e, ids, (int)n, window, &t);
         if (t.predicted > 0 && !isfinite(exp(t.nll / t.predicted)))
-            err = ig_fail(why, IG_FAIL, "%s: want a finite perplexity, got %g: are the weights whole?",
-                          o->file, exp(t.nll / t.predicted));
+            err = ig_fail(why, IG_FAIL,
+                          "%s: want a finite perplexity, got %g: are the weights whole?", o->file,
+                          exp(t.nll / t.predicted));
         else if (t.predicted > 0)
             report(o, &t, bytes, (int)n, window);
     }
