@@ -5,6 +5,8 @@
 #   make MODEL=models/x.lua HW=hw/y.lua [SET="quant=q8_0 ctx=8192"]     generate, then build
 #   make                            build what was generated last
 #   make ... PROBE=1                measure this machine again (HW=this measures once)
+#   make ... CC=COMPILER CUDA=DIR   another compiler; the CUDA toolkit, for profiles with a GPU
+#   make setup                      install the packages that are missing
 #   make install PREFIX=/usr/local DESTDIR=
 #
 # SAN=address,undefined builds everything with those sanitizers; ASSERT=1 keeps IG_ASSERT.
@@ -73,8 +75,10 @@ BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 
-# Options that stand alone would be ignored in silence.
-$(foreach v,QUANT quant CTX ctx KV kv BATCH batch THREADS threads,$(if $(filter command line,$(origin $v)), \
+# Options that stand alone, and the names of make's own in small letters, would be ignored in silence.
+$(foreach v,model hw set probe,$(if $(filter command line,$(origin $v)), \
+    $(error $v=$($v): MODEL=, HW=, SET= and PROBE= are in capitals)))
+$(foreach v,QUANT quant CTX ctx KV kv BATCH batch THREADS threads TIER tier SLOTS slots EXPERTS_RAM experts_ram id,$(if $(filter command line,$(origin $v)), \
     $(error $v=$($v): options of the plan are given as SET="quant=q8_0 ctx=4096")))
 
 ifdef MODEL

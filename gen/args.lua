@@ -17,7 +17,8 @@ usage: build.lua MODEL HW [--set key=value]... [--explain | --dump] [--probe] [-
              trace=FILE (to predict hit rates and to choose the policy by; for policy=static,
              ways=layers, predict=history);
              predict=none|next-router|history|hybrid|forest|mlp, predictor=FILE (for forest
-             and mlp, from tools/train_predictor.py), least=CHANCE of a prefetch, stride=N
+             and mlp, from tools/train_predictor.py), least=CHANCE of a prefetch, stride=N;
+             with a GPU: vram=BYTES at most, vram_ways=N of the cache of experts there
   --explain  print the plan for a person; write nothing
   --dump     print every number of the plan; write nothing
   --probe    measure this machine again (with HW `this`)

@@ -139,7 +139,11 @@ end
 
 -- ram, unless something else was asked for or does not fit.
 local function place(m, hw, formats, layout, opts, size, trace, notes)
-  local kind = opts.tier or (plan_tier.asked(opts) and "disk")
+  local kind, asked = opts.tier, plan_tier.asked(opts)
+  if asked and kind and kind ~= "disk" then
+    return nil, ("--set: %s: want tier=disk with it, got tier=%s"):format(asked, kind)
+  end
+  kind = kind or (asked and "disk")
   size.tier = plan_tier.RAM
   if kind == "mmap" then size.tier = plan_tier.MMAP end
   if kind ~= "disk" then

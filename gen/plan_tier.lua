@@ -83,10 +83,11 @@ function M.with_slots(m, hw, layout, opts, n_slot)
   }
 end
 
---- Whether an option means experts on disk.
+--- The name of an option that means experts on disk, nil: none was given.
 function M.asked(opts)
-  return opts.slots or opts.experts_ram or opts.sets or opts.ways or opts.policy or opts.predict or opts.least
-    or opts.stride or opts.io
+  for _, name in ipairs { "slots", "experts_ram", "sets", "ways", "policy", "predict", "least", "stride", "io" } do
+    if opts[name] then return name end
+  end
 end
 
 --- Whether a batch can choose more experts of a layer than its set holds.
@@ -206,7 +207,9 @@ local function plan_with(m, hw, layout, opts, room, trace)
   if n_slot < least then
     return nil, ("cache: want at least %d slots (%d layers x %d experts a token, %s), got %d (%s)"):format(
       least, n_layer, m.n_expert_used, num.human(least * slot), math.max(n_slot, 0),
-      from == "room" and num.human(math.max(room, 0)) .. " of RAM" or "--set " .. from)
+      from == "room" and num.human(math.max(room, 0)) .. " of RAM"
+      or from == "slots" and ("--set slots, bytes: %d"):format(opts.slots)
+      or ("--set experts_ram, percent: want %d or more"):format(math.ceil(100 * least / all)))
   end
   if (opts.sets or 1) > n_layer then
     return nil, ("cache: want at most %d sets, one a layer, got %d"):format(n_layer, opts.sets)

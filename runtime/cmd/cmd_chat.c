@@ -85,7 +85,9 @@ static enum ig_err turn(struct talk *t, const char *text, size_t bytes, struct i
     const struct ig_chat_input in = { t->messages, NULL, NULL, 1 };
     err = ig_chat_encode(t->template, t->s.tok, &in, &ids, &n, why);
     if (err == IG_OK && n > (size_t)gen->n_ctx)
-        err = ig_fail(why, IG_FAIL, "the conversation has %zu tokens, the context has room for %d",
+        err = ig_fail(why, IG_FAIL,
+                      "the conversation has %zu tokens, the context has room for %d (/reset "
+                      "starts over; SET=\"ctx=N\" plans more)",
                       n, gen->n_ctx);
     if (err == IG_OK && n == 0)
         err = ig_fail(why, IG_FAIL, "the chat template made nothing of the conversation");

@@ -44,8 +44,11 @@ static enum ig_err complete(const struct ig_opts *o, const char *text, size_t by
         err = ig_fail(why, IG_USAGE,
                       "the prompt is empty, and this model has no token to begin with");
     if (err == IG_OK && n > (size_t)ig_n_ctx(s.e))
-        err = ig_fail(why, IG_FAIL, "the prompt has %zu tokens, the context has room for %d", n,
-                      ig_n_ctx(s.e));
+        err = ig_fail(
+            why, IG_FAIL,
+            "the prompt has %zu tokens, the context has room for %d (-c; SET=\"ctx=N\" plans "
+            "more)",
+            n, ig_n_ctx(s.e));
     if (err == IG_OK) err = ig_gen_open(&gen, &s, o, why);
     if (err == IG_OK) {
         ig_stop_catch();

@@ -80,9 +80,11 @@ void ig_gen_report(const struct ig_gen *g, enum ig_gen_end end)
         const double rate = per_second(s->n_step, s->decode_s), reached = 100 * rate / bound;
         ig_note("decode: %d token%s, %.1f tokens/s, %.2f ms each", s->n_made, IG_S(s->n_made), rate,
                 1e3 * s->decode_s / s->n_step);
-        ig_note("bound: %.1f tokens/s (%.1f MB a token at the plan's %.1f GB/s), %.*f %% of it "
+        ig_note("bound: %.1f tokens/s (%.1f MB a token at the plan's %.1f GB/s%s), %.*f %% of it "
                 "reached",
-                bound, (double)IG_TOKEN_BYTES / 1e6, bw / 1e9, reached < 9.95 ? 1 : 0, reached);
+                bound, (double)IG_TOKEN_BYTES / 1e6, bw / 1e9,
+                IG_TIER == IG_TIER_RAM ? "" : ", reading from disk left out",
+                reached < 9.95 ? 1 : 0, reached);
     } else {
         ig_note("decode: %d token%s", s->n_made, IG_S(s->n_made));
     }

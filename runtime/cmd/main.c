@@ -88,8 +88,7 @@ static const struct command *chosen; /* what a hint is about; NULL: no command y
 
 static enum ig_err dispatch(const char *self, int argc, char **argv, struct ig_why *why)
 {
-    if (argc < 2)
-        return ig_fail(why, IG_USAGE, "want a command, got none; %s --help lists them", self);
+    if (argc < 2) return ig_fail(why, IG_USAGE, "want a command, got none");
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
         help(self);

@@ -196,7 +196,8 @@ static enum ig_err open_one(struct ig_ckpt *c, const char *path, struct ig_why *
     for (int i = 7; i >= 0; i--) n = n << 8 | raw[i];
     if (n > f->bytes - sizeof raw || n > HEADER_MOST)
         return ig_fail(
-            why, IG_BAD_FILE, "%s: header length: want at most %llu, got %llu", path,
+            why, IG_BAD_FILE,
+            "%s: header length: want at most %llu, got %llu: not a safetensors file, or cut", path,
             (unsigned long long)(f->bytes - 8 < HEADER_MOST ? f->bytes - 8 : HEADER_MOST),
             (unsigned long long)n);
     f->data_off = sizeof raw + n;

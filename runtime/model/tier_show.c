@@ -94,6 +94,7 @@ void ig_expert_table(struct ig_engine *e, int decode, void (*show)(const char *t
              (unsigned long long)s.steps);
     show(text);
     if (!decode) return;
+    show("         fill, evict, early, used, lost and what all copied are of the whole run");
     snprintf(text, sizeof text, "prefetch on in %llu steps; %s", (unsigned long long)s.steps_ahead,
              ig_prefetch_says(e));
     show(text);

@@ -143,10 +143,13 @@ end
 function T.test_cache_that_cannot_hit_is_refused()
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "experts_ram=20" }),
     "cache: want at least 64 slots (32 layers x 2 experts a token, ")
-  lu.assertStrContains(refused("mixtral", "avx2-desktop", { "experts_ram=20" }), "), got 51 (--set experts_ram)")
-  lu.assertStrContains(refused("mixtral", "avx2-desktop", { "slots=1000000000" }), "(--set slots)")
+  lu.assertStrContains(refused("mixtral", "avx2-desktop", { "experts_ram=20" }),
+    "), got 51 (--set experts_ram, percent: want 25 or more)")
+  lu.assertStrContains(refused("mixtral", "avx2-desktop", { "slots=1000000000" }), "(--set slots, bytes: 1000000000)")
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "experts_ram=30", "sets=33" }),
     "cache: want at most 32 sets")
+  eq(refused("mixtral", "avx2-desktop", { "tier=mmap", "experts_ram=30" }),
+    "--set: experts_ram: want tier=disk with it, got tier=mmap")
 end
 
 function T.test_blocks_that_do_not_fit()

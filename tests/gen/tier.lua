@@ -225,7 +225,7 @@ function T.test_a_pool_smaller_than_a_token_is_refused()
   end
   eq(least { "experts_ram=25" }, 64)   -- 32 layers x 2 experts: the fewest
   lu.assertStrContains(least { "experts_ram=24.9" }, "want at least 64 slots (32 layers x 2 experts a token, ")
-  lu.assertStrContains(least { "experts_ram=24.9" }, "), got 63 (--set experts_ram)")
+  lu.assertStrContains(least { "experts_ram=24.9" }, "), got 63 (--set experts_ram, percent: want 25 or more)")
   -- In VRAM too: a set holds a token's experts.
   local _, problems = lib.plan("mixtral", "4090", { "vram_ways=1" })
   eq(problems, { "--set vram_ways: want 2 to 8, got 1" })
