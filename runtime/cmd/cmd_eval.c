@@ -103,8 +103,9 @@ static enum ig_err perplexity(const struct ig_session *s, const struct ig_opts *
         ig_set_length(s->e, window);
         measure(s->e, ids, (int)n, window, &t);
         if (t.predicted > 0 && !isfinite(exp(t.nll / t.predicted)))
-            err = ig_fail(why, IG_FAIL, "%s: want a finite perplexity, got %g: are the weights whole?",
-                          o->file, exp(t.nll / t.predicted));
+            err = ig_fail(why, IG_FAIL,
+                          "%s: want a finite perplexity, got %g: are the weights whole?", o->file,
+                          exp(t.nll / t.predicted));
         else if (t.predicted > 0)
             report(o, &t, bytes, (int)n, window);
     }
@@ -132,7 +133,8 @@ enum ig_err ig_cmd_eval(const struct ig_opts *o, struct ig_why *why)
         return ig_fail(why, IG_USAGE, "--tokens: want --dump FILE or --greedy N with it");
     if (o->n_ctx == 1)
         return ig_fail(why, IG_USAGE, "-c: want a window of 2 tokens or more, got \"1\"");
-    enum ig_err err = ig_session_open(&s, o, o->file != NULL, why);
+    enum ig_err err = ig_session_out(o, o->dump, why);
+    if (err == IG_OK) err = ig_session_open(&s, o, o->file != NULL, why);
     if (err != IG_OK) return err;
     ig_stop_catch();
     err = o->file ? perplexity(&s, o, batch, why) : ig_eval_tokens(s.e, o, batch, why);
