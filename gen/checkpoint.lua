@@ -2,8 +2,6 @@
 
 local M = {}
 
-M.NAMES_MOST = 3 -- struct ig_source of runtime/base/plan.h
-
 -- In the order of IG_ROLES (runtime/base/plan.h).
 M.ROLES = {
   "TOKEN_EMBD", "OUTPUT_NORM", "OUTPUT_NORM_BIAS", "OUTPUT", "OUTPUT_BIAS",

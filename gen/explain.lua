@@ -108,7 +108,8 @@ local function describe_cache(plan, add)
     add("           with every miss computed by the CPU and copied in the background (arXiv 2512.16473): %d x %d, %.1f",
       b.sets, b.ways, 1000 * b.seconds)
   end
-  add("prefetch   %d layers ahead at first", plan.strides[1])
+  add("prefetch   none: experts are fetched when their layer needs them (the link would want to be %d layers ahead)",
+    plan.strides[1])
 end
 
 local function describe_tier(plan, add)

@@ -46,6 +46,9 @@ local function choose(m, hw, from)
   return best, weighed
 end
 
+-- Of a dense model whose weights are all in VRAM.
+M.NONE = { slots = 0, sets = 0, ways = 0, slot_bytes = 0, bytes = 0, stream_rows = 0, weighed = {}, hit_rate = 1.0 }
+
 --- @param m      table  a checked model
 --- @param hw     table  a checked profile with a GPU
 --- @param layout table  of gen/plan_layout.lua

@@ -205,7 +205,8 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
     mem = { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes }
   end
-  local cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts)
+  local cache, why = plan_cache.NONE, nil
+  if m.n_expert > 0 or device.cached then cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts) end
   if not cache then
     reasons[#reasons + 1] = why
     return nil

@@ -54,7 +54,8 @@ function M.of_tier(m, hw, layout, opts, tier, n_layer)
   return list
 end
 
---- One stride a layer.
+--- One stride a layer for a cache in VRAM, if all of its choices missed; the device fetches when a layer
+--- needs its experts, so this is for the report.
 function M.plan(m, hw, layout)
   local strides = {}
   local outside = layout.output.bytes

@@ -19,7 +19,7 @@ ENGINE_mixtral-bf16-gguf := tests/data/mixtral-bf16.gguf kv=f32
 ENGINE_demo              := tests/data/tiny-mixtral.gguf
 ENGINES := mixtral mixtral-swa mixtral-bf16-sharded mixtral-gguf mixtral-bf16-gguf demo
 # Families: a folder of goldens each, in tests/golden or beside the repository.
-GOLDENS := qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe llama-dense glm4-moe phimoe dbrx gpt-oss \
+GOLDENS := qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx gpt-oss \
            deepseek-v2 deepseek-v3 switch-transformer
 golden_of = $(firstword $(patsubst %/config.json,%,$(wildcard tests/golden/$1/config.json $(SHARED)/goldens/$1/config.json)))
 $(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call golden_of,$g) kv=f32)$(eval ENGINES += $g)))
@@ -101,7 +101,7 @@ GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
 WIDE        := wide-q4_0 wide-q5_1
 LATENT      := latent-q8_0 latent-q4_0 latent-kvq8 demo-kvq8
-GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe llama-dense glm4-moe phimoe dbrx \
+GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx \
                gpt-oss deepseek-v2 deepseek-v3,$(if $(call golden_of,$g),$g))
 GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral

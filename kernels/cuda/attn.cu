@@ -11,7 +11,7 @@
 #include "fold.h"
 
 #if KV_STORED && !KV_LORA
-/* A batch's rows see each other: all K and V are stored before anyone reads. */
+/* A batch's rows see each other: all K and V are stored before anyone reads.  In Q8_0 a decode step's, too. */
 IG_KERNEL(ig_store_kv, PANEL_THREADS, 4)
 {
     ig_after_previous();

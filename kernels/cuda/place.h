@@ -4,8 +4,8 @@
  * before left (place.cu keeps them), so that no kernel stands between the router and the experts.
  * All come to the same answer.  An expert that is missing comes over the link into a slot, filled by
  * the blocks that are the first to read it, or the CPU computes it.  Of the misses that the link can
- * reach, split[m] of m take it, with split[0] as many as the set has empty ways, those used most
- * first: they will be wanted again.
+ * reach, split[m] of m take it, and with split[0] at least as many as the set has empty ways; those
+ * used most first: they will be wanted again.
  */
 #ifndef IG_PLACE_H
 #define IG_PLACE_H

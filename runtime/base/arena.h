@@ -1,4 +1,5 @@
-/* arena.h -- the engine's only memory: one mapping, made once, then sealed. */
+/* arena.h -- the engine's only memory: one mapping, made at start-up; nothing is taken later, which
+ * tests/gates.sh checks. */
 #ifndef IG_ARENA_H
 #define IG_ARENA_H
 

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 2000 }; /* about 20 us: a sleep and its wake-up cost more */
+enum { SPINS = 2000 };    /* about 20 us: a sleep and its wake-up cost more */
 #define HELP_SECONDS 0.01 /* reads that take longer than ten of a few MiB: sleep */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t while_is)
@@ -142,7 +142,8 @@ static void ended(struct ig_mover *m, struct ig_flight *f, int err)
         atomic_store_explicit(&v->whole, 1, memory_order_release);
 }
 
-/* A piece that has ended goes through the checksum; after a move's last one, the move is settled. */
+/* A piece that has ended goes through the checksum; after a move's last one, the move is settled.
+ */
 static void settle_piece(struct ig_mover *m, struct ig_flight *f)
 {
     struct ig_move *v = f->move;

@@ -101,9 +101,10 @@ static double decode_once(struct bench *b)
     }
     const double ms = 1e3 * (ig_seconds() - t0) / n;
     ig_calls(b->e, &after);
-    decode_calls = (struct ig_device_calls){ after.graphs - before.graphs, after.kernels - before.kernels,
-                                             after.copies - before.copies, after.waits - before.waits,
-                                             after.takes - before.takes };
+    decode_calls =
+        (struct ig_device_calls){ after.graphs - before.graphs, after.kernels - before.kernels,
+                                  after.copies - before.copies, after.waits - before.waits,
+                                  after.takes - before.takes };
     ig_set_choices(b->e, NULL, NULL, NULL);
     return ms;
 }
@@ -191,7 +192,8 @@ static struct result result(const struct bench *b, const struct test *t)
     const double steps = decode ? (double)s.steps : (double)n * t->tokens;
     r.missed = (double)(s.miss + (decode ? s.early_used : 0)) * (double)slot_bytes() / steps;
     /* A device reads its own and waits for the rest. */
-    if (s.link_bw + s.cpu_bw > 0.0) r.bound_rate = 1 / (1 / r.bound_rate + r.missed / (s.link_bw + s.cpu_bw));
+    if (s.link_bw + s.cpu_bw > 0.0)
+        r.bound_rate = 1 / (1 / r.bound_rate + r.missed / (s.link_bw + s.cpu_bw));
     if (r.missed > 0 && b->disk > 0 && b->disk / r.missed < r.bound_rate)
         r.bound_rate = b->disk / r.missed;
     return r;
@@ -203,8 +205,9 @@ static json_t *calls_json(const struct bench *b)
     const struct ig_device_calls c = decode_calls;
     const double n = b->test[DECODE].tokens;
     if (!ig_device(b->e) || n == 0) return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "graphs", (double)c.graphs / n, "kernels", (double)c.kernels / n,
-                     "copies", (double)c.copies / n, "waits", (double)c.waits / n, "memory_taken", (double)c.takes / n);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "graphs", (double)c.graphs / n, "kernels",
+                     (double)c.kernels / n, "copies", (double)c.copies / n, "waits",
+                     (double)c.waits / n, "memory_taken", (double)c.takes / n);
 }
 
 static void show(const char *text) { ig_outf("%s\n", text); }
@@ -222,10 +225,11 @@ static void print_experts(const struct bench *b)
                 b->test[k].name, 100 * (double)s.hit / (double)(s.hit + s.late + s.miss),
                 result(b, &b->test[k]).missed / 1e6, 1e3 * s.stall_s / (double)s.steps);
         if (s.link_bw + s.cpu_bw > 0.0)
-            ig_outf("%s: the CPU took %.1f %% of the misses; at start the link read %.1f GB/s, the CPU %.1f GB/s "
+            ig_outf("%s: the CPU took %.1f %% of the misses; at start the link read %.1f GB/s, the "
+                    "CPU %.1f GB/s "
                     "(0: not in use)\n",
-                    b->test[k].name, s.miss ? 100 * (double)s.by_cpu / (double)s.miss : 0.0, s.link_bw / 1e9,
-                    s.cpu_bw / 1e9);
+                    b->test[k].name, s.miss ? 100 * (double)s.by_cpu / (double)s.miss : 0.0,
+                    s.link_bw / 1e9, s.cpu_bw / 1e9);
         if (b->o->stats) ig_expert_table(b->e, k == DECODE, show);
     }
 }
@@ -290,15 +294,16 @@ static void print_json(const struct bench *b)
     }
     /* The seed as a string: readers keep numbers as doubles, which end at 2^53. */
     ig_out_json(json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:I}",
+        "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:I, "
+        "s:I}",
         "plan", IG_PLAN_HASH, "hw", IG_HW_ID, "model", IG_MODEL_ID, "kernels", kernels(b),
         "threads", ig_threads(b->e), "ctx", ig_n_ctx(b->e), "batch", gen->n_batch, "repetitions",
         b->done, "seed", json_sprintf("%" PRIu64, b->o->seed.value), "memory_read_gb_per_s",
         b->bandwidth / 1e9, "plan_memory_read_gb_per_s", (double)ig_read_bw(b->e) / 1e9,
         "disk_read_gb_per_s", b->disk / 1e9, "plan_disk_read_gb_per_s", (double)IG_HW_DISK_BW / 1e9,
-        "route", b->o->route ? json_string(b->o->route) : json_null(), "device_calls", calls_json(b),
-        "tests", tests, "peak_bytes",
-        (json_int_t)b->peak, "plan_bytes", (json_int_t)b->planned));
+        "route", b->o->route ? json_string(b->o->route) : json_null(), "device_calls",
+        calls_json(b), "tests", tests, "peak_bytes", (json_int_t)b->peak, "plan_bytes",
+        (json_int_t)b->planned));
 }
 
 static void print_csv(const struct bench *b)

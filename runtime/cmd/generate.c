@@ -84,8 +84,8 @@ enum ig_gen_end ig_gen_answer(struct ig_gen *g, int n_max, int ignore_eos)
             ig_gen_step(g, g->ids[g->n_past]);
             st->n_step++;
         }
-        const int32_t token = ig_sample(&g->sampler, ig_logits(g->e, 0), IG_N_VOCAB,
-                                        ig_sample_work(g->e));
+        const int32_t token =
+            ig_sample(&g->sampler, ig_logits(g->e, 0), IG_N_VOCAB, ig_sample_work(g->e));
         if (!ignore_eos && ig_tok_is_end(g->tok, token)) {
             end = IG_GEN_END;
             break;

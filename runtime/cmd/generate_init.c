@@ -82,8 +82,7 @@ void ig_gen_report(const struct ig_gen *g, enum ig_gen_end end)
                 1e3 * s->decode_s / s->n_step);
         ig_note("bound: %.1f tokens/s (%.1f MB a token at the plan's %.1f GB/s), %.*f %% of it "
                 "reached",
-                bound, (double)IG_TOKEN_BYTES / 1e6, bw / 1e9,
-                reached < 9.95 ? 1 : 0, reached);
+                bound, (double)IG_TOKEN_BYTES / 1e6, bw / 1e9, reached < 9.95 ? 1 : 0, reached);
     } else {
         ig_note("decode: %d token%s", s->n_made, IG_S(s->n_made));
     }

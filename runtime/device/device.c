@@ -25,8 +25,8 @@ struct ig_device {
     unsigned char *reach; /* host memory that is registered, in chunks of REACH_CHUNK */
     uint64_t reach_bytes;
     uint64_t free_before;
-    uint64_t slow;        /* bytes a second that copies are slowed to; 0: none */
-    double started;       /* of the copy under way */
+    uint64_t slow;  /* bytes a second that copies are slowed to; 0: none */
+    double started; /* of the copy under way */
     struct ig_device_calls calls;
     char name[MANY];
 };
@@ -92,10 +92,12 @@ static enum ig_err take_memory(uint64_t bytes, struct ig_why *why)
     device.free_before = left;
     if (left < bytes)
         return ig_fail(why, IG_NO_MEM,
-                       "device: the plan needs %" PRIu64 " MiB of its memory, %zu of %zu MiB are free",
+                       "device: the plan needs %" PRIu64
+                       " MiB of its memory, %zu of %zu MiB are free",
                        bytes >> 20, left >> 20, all >> 20);
     device.calls.takes++;
-    return may(cudaMalloc((void **)&device.mem, bytes), "taking the planned memory", IG_NO_MEM, why);
+    return may(cudaMalloc((void **)&device.mem, bytes), "taking the planned memory", IG_NO_MEM,
+               why);
 }
 
 enum ig_err ig_device_open(struct ig_device **d, const char *arch, uint64_t bytes,
@@ -182,7 +184,9 @@ uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes,
         unsigned char *at = d->reach + d->reach_bytes;
         void *seen = NULL;
         d->calls.takes++;
-        if (cudaHostRegister(at, n, cudaHostRegisterMapped | cudaHostRegisterPortable) != cudaSuccess) break;
+        if (cudaHostRegister(at, n, cudaHostRegisterMapped | cudaHostRegisterPortable) !=
+            cudaSuccess)
+            break;
         if (cudaHostGetDevicePointer(&seen, at, 0) != cudaSuccess || seen != at) {
             cudaHostUnregister(at);
             break;
@@ -215,11 +219,13 @@ double ig_device_link(struct ig_device *d)
     enum { BYTES = 64 << 20, ROUNDS = 4 };
     void *host = NULL, *to = NULL;
     double best = 0.0;
-    if (cudaHostAlloc(&host, BYTES, cudaHostAllocPortable) == cudaSuccess && cudaMalloc(&to, BYTES) == cudaSuccess) {
+    if (cudaHostAlloc(&host, BYTES, cudaHostAllocPortable) == cudaSuccess &&
+        cudaMalloc(&to, BYTES) == cudaSuccess) {
         memset(host, 0, BYTES);
         for (int i = 0; i < ROUNDS; i++) {
             const double from = ig_seconds();
-            must(cudaMemcpyAsync(to, host, BYTES, cudaMemcpyHostToDevice, d->copies), "measuring its link");
+            must(cudaMemcpyAsync(to, host, BYTES, cudaMemcpyHostToDevice, d->copies),
+                 "measuring its link");
             must(cudaStreamSynchronize(d->copies), "measuring its link");
             const double rate = BYTES / (ig_seconds() - from);
             if (rate > best) best = rate;
@@ -241,7 +247,9 @@ static void copy_ends(void *arg)
 {
     const double until = device.started + (double)(uintptr_t)arg / (double)device.slow;
     for (double left; (left = until - ig_seconds()) > 0.0;) {
-        const struct timespec t = { .tv_nsec = left > 1e-4 ? (long)(1e9 * (left < 0.5 ? left - 5e-5 : 0.5)) : 0 };
+        const struct timespec t = { .tv_nsec = left > 1e-4
+                                                   ? (long)(1e9 * (left < 0.5 ? left - 5e-5 : 0.5))
+                                                   : 0 };
         nanosleep(&t, NULL);
     }
 }
@@ -260,7 +268,8 @@ void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t b
         must(cudaMemcpyAsync((unsigned char *)dst + at, from, n, cudaMemcpyHostToDevice, d->copies),
              "copying to it");
     }
-    if (d->slow) must(cudaLaunchHostFunc(d->copies, copy_ends, (void *)(uintptr_t)bytes), "slowing copies");
+    if (d->slow)
+        must(cudaLaunchHostFunc(d->copies, copy_ends, (void *)(uintptr_t)bytes), "slowing copies");
     must(cudaEventRecord(d->filled[slot], d->copies), "ordering copies");
 }
 void ig_device_filled(struct ig_device *d, int slot)
@@ -291,8 +300,8 @@ enum ig_err ig_device_put(struct ig_device *d, uint64_t off, const void *src, ui
 {
     d->calls.copies++;
     d->calls.waits++;
-    return may(cudaMemcpy(d->mem + off, src, bytes, cudaMemcpyHostToDevice), "copying to it",
-               IG_IO, why);
+    return may(cudaMemcpy(d->mem + off, src, bytes, cudaMemcpyHostToDevice), "copying to it", IG_IO,
+               why);
 }
 
 enum ig_err ig_device_kernel(struct ig_device *d, struct ig_kernel *k, int image, const char *name,

@@ -19,10 +19,11 @@ extern const unsigned char ig_image_step[], ig_image_batch[];
  * numbers, when it has too little free memory. */
 enum ig_err ig_device_open(struct ig_device **d, const char *arch, uint64_t bytes,
                            struct ig_why *why);
-/* Bytes a second from pinned memory to the device, measured now beside the arena; 0: no memory left for it. */
+/* Bytes a second from pinned memory to the device, measured now beside the arena; 0: no memory left
+ * for it. */
 double ig_device_link(struct ig_device *d);
-/* What was asked of the device so far: graphs, kernels and copies started, waits of the host for it,
- * and memory taken of it or pinned for it. */
+/* What was asked of the device so far: graphs, kernels and copies started, waits of the host for
+ * it, and memory taken of it or pinned for it. */
 struct ig_device_calls {
     uint64_t graphs, kernels, copies, waits, takes;
 };
@@ -66,8 +67,8 @@ void ig_device_wait(struct ig_device *d);
 int ig_device_busy(struct ig_device *d);
 
 /* Copies beside the kernels, in a stream of their own: `slot` (0, 1) names a buffer.  A copy into
- * it starts when the kernels launched before ig_device_free(slot) have ended; kernels launched after
- * ig_device_filled(slot) see it. */
+ * it starts when the kernels launched before ig_device_free(slot) have ended; kernels launched
+ * after ig_device_filled(slot) see it. */
 void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot);
 /* From now on the copies' link carries `bw` bytes a second at most; 0: as many as it can. */
 void ig_device_slow(struct ig_device *d, uint64_t bw);

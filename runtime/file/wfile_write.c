@@ -117,7 +117,8 @@ enum ig_err ig_wwrite_open(struct ig_wwriter *w, const struct ig_wspec *spec, st
     *w = (struct ig_wwriter){ .spec = spec, .temp.fd = -1 };
     w->hash = XXH3_createState();
     w->gathered = malloc(HUGE_PAGE);
-    enum ig_err err = w->hash && w->gathered ? IG_OK : ig_fail(why, IG_NO_MEM, "%s: no memory", spec->out);
+    enum ig_err err =
+        w->hash && w->gathered ? IG_OK : ig_fail(why, IG_NO_MEM, "%s: no memory", spec->out);
     if (!err) err = fill_header(w, why);
     if (!err && spec->embed) err = open_executable(w, &fd, &size, why);
     if (!err) err = ig_temp_open(&w->temp, spec->out, spec->embed ? 0777 : 0666, why);
@@ -142,8 +143,8 @@ static enum ig_err put_gathered(struct ig_wwriter *w, struct ig_why *why)
     return put(w, w->gathered, w->gathered_off, n, why);
 }
 
-/* Data goes out a huge page of the file at a time: the page cache keeps what was written in one piece
- * as one page, and who maps the file reads it at that speed. */
+/* Data goes out a huge page of the file at a time: the page cache keeps what was written in one
+ * piece as one page, and who maps the file reads it at that speed. */
 static enum ig_err gather(struct ig_wwriter *w, const char *p, uint64_t off, uint64_t bytes,
                           struct ig_why *why)
 {

@@ -1,5 +1,5 @@
-/* device_cache.c -- the host's part of the cache of experts in VRAM: its memory, what the device may
- * read in RAM, its counters; and layers streamed through its slots.
+/* device_cache.c -- the host's part of the cache of experts in VRAM: its memory, what the device
+ * may read in RAM, its counters; and layers streamed through its slots.
  *
  * Which expert is where is decided on the device (kernels/cuda/place.cu).
  */
@@ -48,7 +48,8 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
     c->set = set < 0 ? 0 : (uint64_t)set * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
     c->reach = set < 0 || e->miss.reach <= from ? 0 : e->miss.reach - from;
-    c->link_ns = e->miss.link_bw ? (uint32_t)(1e9 * (double)l->expert_stride / (double)e->miss.link_bw) : 0;
+    c->link_ns =
+        e->miss.link_bw ? (uint32_t)(1e9 * (double)l->expert_stride / (double)e->miss.link_bw) : 0;
     c->asked = ask->asked[layer];
     c->asked_xq = ask->xq[layer];
     c->asked_xn = ask->xn[layer];
@@ -61,9 +62,12 @@ static void fill_args(const struct ig_engine *e, struct ig_xcache *c)
     unsigned char *mem = ig_device_mem(e->device);
     uint32_t *count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF);
     *c = (struct ig_xcache){
-        .step = count + COUNTS, .split = (int32_t *)count + COUNTS + 1,
-        .slots = mem + IG_VRAM_SLOTS_OFF, .slot_bytes = IG_XC_SLOT_BYTES,
-        .host_split = e->miss.ask->split, .answer = e->miss.ask->answer,
+        .step = count + COUNTS,
+        .split = (int32_t *)count + COUNTS + 1,
+        .slots = mem + IG_VRAM_SLOTS_OFF,
+        .slot_bytes = IG_XC_SLOT_BYTES,
+        .host_split = e->miss.ask->split,
+        .answer = e->miss.ask->answer,
     };
 }
 
@@ -80,8 +84,10 @@ enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why)
     void *seen = NULL;
     e->miss.ask = ig_device_pin(d, sizeof *e->miss.ask, &seen);
     if (!e->miss.ask)
-        return ig_fail(why, IG_NO_MEM, "device: cannot pin %zu bytes of host memory", sizeof *e->miss.ask);
-    if (seen != e->miss.ask) return ig_fail(why, IG_NO_DEVICE, "device: it maps host memory elsewhere");
+        return ig_fail(why, IG_NO_MEM, "device: cannot pin %zu bytes of host memory",
+                       sizeof *e->miss.ask);
+    if (seen != e->miss.ask)
+        return ig_fail(why, IG_NO_DEVICE, "device: it maps host memory elsewhere");
     memset(e->miss.ask, 0, sizeof *e->miss.ask);
     empty(e);
     ig_device_fill(d, IG_VRAM_USE_OFF, 0, IG_VRAM_USE_BYTES);
@@ -102,7 +108,9 @@ enum ig_err ig_cache_size(struct ig_engine *e, const struct ig_open *o, struct i
     m->ways = IG_XC_WAYS;
     if (most == 0 || most >= IG_VRAM_BYTES) return IG_OK;
     if (most < least)
-        return ig_fail(why, IG_NO_MEM, "device: --vram: want %llu bytes or more (one layer's choice beside what is resident), got %llu",
+        return ig_fail(why, IG_NO_MEM,
+                       "device: --vram: want %llu bytes or more (one layer's choice beside what is "
+                       "resident), got %llu",
                        (unsigned long long)least, (unsigned long long)most);
     /* Fewer ways of all sets; when those are too few for a row's experts, fewer sets. */
     const uint64_t slots = (most - IG_VRAM_SLOTS_OFF) / IG_XC_SLOT_BYTES;
@@ -113,9 +121,11 @@ enum ig_err ig_cache_size(struct ig_engine *e, const struct ig_open *o, struct i
         m->sets = (int)(slots / IG_N_EXPERT_USED);
     }
     e->vram = IG_VRAM_SLOTS_OFF + slots_bytes(e);
-    ig_downgrade_add(e, "device memory: %llu MiB of the planned %llu by --vram: %d sets of %d slots, planned %d of %d",
-                     (unsigned long long)e->vram >> 20, (unsigned long long)IG_VRAM_BYTES >> 20, m->sets, m->ways,
-                     IG_XC_SETS, IG_XC_WAYS);
+    ig_downgrade_add(e,
+                     "device memory: %llu MiB of the planned %llu by --vram: %d sets of %d slots, "
+                     "planned %d of %d",
+                     (unsigned long long)e->vram >> 20, (unsigned long long)IG_VRAM_BYTES >> 20,
+                     m->sets, m->ways, IG_XC_SETS, IG_XC_WAYS);
     return IG_OK;
 }
 
@@ -137,7 +147,8 @@ static void copy_experts(struct ig_engine *e, const struct ig_layer *l, int reac
     const uint64_t ways = slots_bytes(e) / l->expert_stride;
     for (int i = 0; i < n; i++)
         ig_device_copy(e->device,
-                       ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)i % ways * l->expert_stride,
+                       ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF +
+                           (uint64_t)i % ways * l->expert_stride,
                        ig_data(e, l->expert_off + (uint64_t)(i % reachable) * l->expert_stride),
                        l->expert_stride, 0);
 }
@@ -187,7 +198,8 @@ static uint32_t counts_before[COUNTS + 1];
 
 static void read_counts(struct ig_engine *e, uint32_t *to)
 {
-    ig_device_get(e->device, to, ig_device_mem(e->device) + IG_VRAM_COUNT_OFF, sizeof counts_before);
+    ig_device_get(e->device, to, ig_device_mem(e->device) + IG_VRAM_COUNT_OFF,
+                  sizeof counts_before);
     ig_device_wait(e->device);
 }
 void ig_step_stats_reset(struct ig_engine *e) { read_counts(e, counts_before); }
@@ -211,7 +223,8 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     if (m->cpu_s[1] > 0.0) s.cpu_bw = expert / m->cpu_s[1];
     for (int l = 0; l < IG_N_LAYER; l++) {
         uint32_t n[IG_N_XCOUNT];
-        for (int i = 0; i < IG_N_XCOUNT; i++) n[i] = now[IG_N_XCOUNT * l + i] - counts_before[IG_N_XCOUNT * l + i];
+        for (int i = 0; i < IG_N_XCOUNT; i++)
+            n[i] = now[IG_N_XCOUNT * l + i] - counts_before[IG_N_XCOUNT * l + i];
         if (layer >= 0 && layer != l) continue;
         s.bytes += n[IG_N_LINK] * ig_layers[l].expert_stride;
         s.hit += n[IG_N_HIT];
@@ -226,14 +239,18 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
 void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcache *c)
 {
     const uint64_t experts = IG_DATA_BYTES - IG_RESIDENT_BYTES;
-    const uint64_t want = o->unpinned ? experts / 100 * (uint64_t)(100 - o->unpinned) / 4096 * 4096 : experts;
+    const uint64_t want =
+        o->unpinned ? experts / 100 * (uint64_t)(100 - o->unpinned) / 4096 * 4096 : experts;
     struct ig_miss *m = &e->miss;
-    m->reach = want ? ig_device_reach(e->device, e->mem + IG_MEM_DATA_OFF + IG_RESIDENT_BYTES, want, o->progress) : 0;
+    m->reach = want ? ig_device_reach(e->device, e->mem + IG_MEM_DATA_OFF + IG_RESIDENT_BYTES, want,
+                                      o->progress)
+                    : 0;
     m->share = o->link_share - 1;
     m->cpu = m->share != 100 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
     ig_device_slow(e->device, o->link_bw);
     m->link_bw = o->link_bw;
-    if (o->link_bw) ig_downgrade_add(e, "link: simulated, at most %.1f GB/s", 1e-9 * (double)o->link_bw);
+    if (o->link_bw)
+        ig_downgrade_add(e, "link: simulated, at most %.1f GB/s", 1e-9 * (double)o->link_bw);
     measure(e);
     if (m->reach < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
@@ -255,7 +272,8 @@ static uint64_t half_bytes(const struct ig_engine *e) { return slots_bytes(e) / 
 static uint64_t layer_bytes(int layer)
 {
     return layer < IG_N_LAYER && ig_layers[layer].ffn == IG_FFN_MOE
-               ? (uint64_t)ig_layers[layer].n_expert * ig_layers[layer].expert_stride : 0;
+               ? (uint64_t)ig_layers[layer].n_expert * ig_layers[layer].expert_stride
+               : 0;
 }
 int ig_stream_fits(const struct ig_engine *e)
 {
@@ -270,8 +288,8 @@ static unsigned char *half(const struct ig_engine *e, int layer)
 static void upload(struct ig_engine *e, int layer)
 {
     if (layer_bytes(layer) == 0) return;
-    ig_device_copy(e->device, half(e, layer), ig_data(e, ig_layers[layer].expert_off), layer_bytes(layer),
-                   layer % 2);
+    ig_device_copy(e->device, half(e, layer), ig_data(e, ig_layers[layer].expert_off),
+                   layer_bytes(layer), layer % 2);
 }
 void ig_stream_begin(struct ig_engine *e)
 {
@@ -280,10 +298,7 @@ void ig_stream_begin(struct ig_engine *e)
         upload(e, i);
     }
 }
-void ig_stream_end(struct ig_engine *e)
-{
-    empty(e); /* the slots held layers */
-}
+void ig_stream_end(struct ig_engine *e) { empty(e); /* the slots held layers */ }
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer)
 {
     ig_device_filled(e->device, layer % 2);

@@ -1,8 +1,9 @@
 /* device_step.c -- the life of a batch on a device: which kernels run, in which order, on what.
  *
- * One row is a graph of six kernels a layer with no host synchronisation; more
- * rows, and runs that somebody looks into, are launched one kernel after the
- * other.  The kernels are in kernels/cuda/; docs/ARCHITECTURE.md has the list.
+ * One row is a graph of six kernels a layer (latent attention and a Q8_0 cache have
+ * more) with no host synchronisation; more rows, and runs that somebody looks into,
+ * are launched one kernel after the other.  The kernels are in kernels/cuda/;
+ * docs/ARCHITECTURE.md has the list.
  */
 #include "device_step.h"
 #include "device.h"
@@ -17,7 +18,10 @@ enum {
     EMBD_PANELS = (IG_N_EMBD + 15) / 16,
     HEAD_SLICES = (IG_KV_LORA ? IG_KV_LORA : IG_HEAD_DIM) / IG_ATTN_SLICE,
     ATTN_THREADS = IG_SPAN_BLOCKS * 32,
-    KV_ELEM = (int)IG_KV_FMT == (int)IG_F32 ? 4 : IG_KV_Q8 ? 0 : 2, /* bytes in shared memory: V of Q8_0 is not there */
+    /* Bytes in shared memory: V of Q8_0 is not there. */
+    KV_ELEM = (int)IG_KV_FMT == (int)IG_F32 ? 4
+              : IG_KV_Q8                    ? 0
+                                            : 2,
     ATTN_SHARED = IG_SPAN_BLOCKS * IG_KV_BLOCK * IG_ATTN_SLICE * KV_ELEM,
     DOWN_THREADS = IG_PANEL_THREADS * (IG_DOWN_RANKS(IG_N_EXPERT_USED) + (IG_N_FF_ASIDE > 0)),
     FORCED = IG_N_ROW * IG_N_LAYER * IG_N_EXPERT_USED,
@@ -49,17 +53,19 @@ struct shared {
     int32_t expert[IG_N_ROW * IG_N_EXPERT_USED];
     float weight[IG_N_ROW * IG_N_EXPERT_USED];
     float hidden[IG_N_ROW * IG_N_EMBD];
-    float logits[(IG_N_LOGIT_ROW + IG_XC) * IG_LOGIT_STRIDE]; /* with a cache, a row by itself is the last */
+    /* with a cache, a row by itself is the last */
+    float logits[(IG_N_LOGIT_ROW + IG_XC) * IG_LOGIT_STRIDE];
     struct ig_candidate sample[IG_N_VOCAB]; /* the host's alone */
 };
 
-_Static_assert(IG_TILED(IG_HEAD_DIM, IG_KV_Q8 || IG_KV_LORA) == IG_TILES, "the plan's tiles are the kernels'");
+_Static_assert(IG_TILED(IG_HEAD_DIM, IG_KV_Q8 || IG_KV_LORA) == IG_TILES,
+               "the plan's tiles are the kernels'");
 _Static_assert(IG_N_SEQ == 1, "rows of a tile are of one sequence");
 
 static struct shared *shared, *shared_seen; /* the host's address of it, the device's */
 static struct ig_args args;
 static const unsigned char *weights; /* where the device reads them */
-static int shown_row; /* of the batch: what row 0 on the device is */
+static int shown_row;                /* of the batch: what row 0 on the device is */
 
 static struct ig_dmat matrix(const unsigned char *data, const struct ig_mat *m)
 {
@@ -73,7 +79,8 @@ static const float *vector(const unsigned char *data, uint64_t off)
 
 static struct ig_rows rows_at(int32_t *p)
 {
-    return (struct ig_rows){ p, p + IG_N_ROW, p + 2 * IG_N_ROW, p + 3 * IG_N_ROW, p + 4 * IG_N_ROW };
+    return (struct ig_rows){ p, p + IG_N_ROW, p + 2 * IG_N_ROW, p + 3 * IG_N_ROW,
+                             p + 4 * IG_N_ROW };
 }
 
 /* Everything that is the same in all layers and batches. */
@@ -81,6 +88,7 @@ static void fill_args(unsigned char *mem, const unsigned char *data, struct shar
 {
 #define AT(NAME, type) ((type *)(void *)(mem + IG_VRAM_##NAME##_OFF))
     int32_t *const expert = AT(TOPK, int32_t), *const force = AT(FORCED, int32_t);
+    // clang-format off
     args = (struct ig_args){
         .host = { seen->token, seen->pos, seen->seq, seen->turn, seen->want },
         .row = rows_at(AT(BATCH, int32_t)),
@@ -98,9 +106,11 @@ static void fill_args(unsigned char *mem, const unsigned char *data, struct shar
         .force = force, .force_expert = force + 1, .force_weight = (float *)(void *)(force + 1 + FORCED),
         .host_force = &seen->force, .host_expert = seen->force_expert, .host_weight = seen->force_weight,
     };
+    // clang-format on
 #if IG_KV_LORA
     args.q = IG_Q_LORA ? AT(QA, float) : AT(QH, float);
-    args.qaq = (struct ig_xq *)(void *)(AT(QA, float) + (size_t)IG_N_ROW * ((IG_Q_LORA + 15) / 16 * 16));
+    args.qaq =
+        (struct ig_xq *)(void *)(AT(QA, float) + (size_t)IG_N_ROW * ((IG_Q_LORA + 15) / 16 * 16));
     args.qh = AT(QH, float);
     args.ql = AT(Q, float);
     args.k = AT(KVA, float);
@@ -122,8 +132,7 @@ static void layer_args(const struct ig_engine *e, int layer)
     const struct ig_layer *l = &ig_layers[layer];
     unsigned char *mem = ig_device_mem(e->device);
     const unsigned char *data = weights;
-    const uint64_t layer_kv =
-        (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_PART_BYTES;
+    const uint64_t layer_kv = (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_PART_BYTES;
     args.window = (int32_t)l->window;
     args.kv = mem + IG_VRAM_KV_OFF + (uint64_t)layer * layer_kv;
     args.layer = layer;
@@ -191,7 +200,8 @@ enum {
 #else
     QKV_PANELS = (IG_Q_STRIDE + 2 * IG_KV_STRIDE) / 16,
 #endif
-    OUT_BLOCKS = !IG_KV_LORA && IG_ATTN_SLICE % IG_QBLOCK == 0, /* ig_attn leaves what o reads as int8 blocks */
+    OUT_BLOCKS = !IG_KV_LORA &&
+                 IG_ATTN_SLICE % IG_QBLOCK == 0, /* ig_attn leaves what o reads as int8 blocks */
     ATTN_BLOCKS = IG_N_HEAD / IG_ATTN_HEADS * HEAD_SLICES
 };
 
@@ -218,9 +228,11 @@ static void step_layer(struct ig_engine *e, int layer)
 #endif
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
     run_step(e, STEP_router, 1 + routers, 1);
-    const int cached = IG_XC && args.routed, fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
+    const int cached = IG_XC && args.routed,
+              fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
     const int asks = cached && args.xc.posted != NULL;
-    run_step(e, STEP_gate_up, asks + (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks() + fills, 1);
+    run_step(e, STEP_gate_up,
+             asks + (args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + aside_blocks() + fills, 1);
     run_step(e, STEP_down, EMBD_PANELS + cached, 1);
 }
 
@@ -231,17 +243,25 @@ static void step_output(struct ig_engine *e)
     run_step(e, STEP_output, IG_LOGIT_STRIDE / 16, 1);
 }
 
-/* From so many rows on the matrix units are faster (gen/plan_device.lua); they know block formats. */
-static int on_matrix_units(const struct ig_mat *m) { return args.n >= IG_GEMM_ROWS && ig_is_block(m->fmt); }
+/* From so many rows on the matrix units are faster (gen/plan_device.lua); they know block formats.
+ */
+static int on_matrix_units(const struct ig_mat *m)
+{
+    return args.n >= IG_GEMM_ROWS && ig_is_block(m->fmt);
+}
 
 static int up(int n, int each) { return (n + each - 1) / each; }
 
 /* Gate, up and down of items of the route, or of the layer's dense block (`aside`). */
-static void batch_mlp(struct ig_engine *e, const struct ig_mat *gate, const struct ig_mat *down, int aside)
+static void batch_mlp(struct ig_engine *e, const struct ig_mat *gate, const struct ig_mat *down,
+                      int aside)
 {
     const int n = args.n, wide = on_matrix_units(gate) && on_matrix_units(down);
-    const int picked = n * IG_N_EXPERT_USED, most = aside ? 0 : picked / args.group + IG_N_EXPERT; /* group: the router's */
-    const int items = aside ? up(n, wide ? IG_GEMM_TOKENS : IG_DEVICE_ROWS) : most < picked ? most : picked;
+    const int picked = n * IG_N_EXPERT_USED,
+              most = aside ? 0 : picked / args.group + IG_N_EXPERT; /* group: the router's */
+    const int items = aside           ? up(n, wide ? IG_GEMM_TOKENS : IG_DEVICE_ROWS)
+                      : most < picked ? most
+                                      : picked;
     const int blocks = aside ? aside_blocks() : FF_BLOCKS; /* of 32 hidden values */
     args.in = aside;
     if (wide) {
@@ -258,7 +278,8 @@ static void batch_experts(struct ig_engine *e, const struct ig_layer *l, int gro
     const int wide = on_matrix_units(&l->gate) && on_matrix_units(&l->down);
     args.group = wide ? (int)IG_GEMM_TOKENS : (int)IG_DEVICE_ROWS;
     if (args.n >= IG_GEMM_ROWS && !ig_is_block(l->router.fmt))
-        run_batch(e, BATCH_gemm_router, up(IG_RL_STRIDE / 16, IG_ROUTER_PANELS), up(args.n, IG_ROUTER_TOKENS), 1);
+        run_batch(e, BATCH_gemm_router, up(IG_RL_STRIDE / 16, IG_ROUTER_PANELS),
+                  up(args.n, IG_ROUTER_TOKENS), 1);
     else
         run_batch(e, BATCH_router, router_blocks(&l->router), groups, 1);
     run_batch(e, BATCH_topk, args.n, 1, 1);
@@ -273,7 +294,8 @@ static void batch_attention(struct ig_engine *e, const struct ig_layer *l, int g
 #if !IG_KV_LORA
     if (on_matrix_units(&l->q) && on_matrix_units(&l->k) && on_matrix_units(&l->v))
         run_batch(e, BATCH_gemm_qkv,
-                  up(IG_Q_STRIDE / 16, IG_GEMM_PANELS) + 2 * up(IG_KV_STRIDE / 16, IG_GEMM_PANELS), tiles, 1);
+                  up(IG_Q_STRIDE / 16, IG_GEMM_PANELS) + 2 * up(IG_KV_STRIDE / 16, IG_GEMM_PANELS),
+                  tiles, 1);
     else
 #endif
         run_batch(e, BATCH_qkv, QKV_PANELS, groups, 1);
@@ -352,7 +374,9 @@ static void show_output(struct ig_engine *e)
                   sizeof(float) * (size_t)args.n_want * IG_N_EMBD);
     ig_device_wait(e->device);
     for (int i = 0; i < args.n_want; i++)
-        e->tap.hidden(e->tap.ctx, IG_N_LAYER, e->batch->pos[args.n == 1 ? shown_row : e->want_row[i]], shared->hidden + (size_t)i * IG_N_EMBD);
+        e->tap.hidden(e->tap.ctx, IG_N_LAYER,
+                      e->batch->pos[args.n == 1 ? shown_row : e->want_row[i]],
+                      shared->hidden + (size_t)i * IG_N_EMBD);
 }
 
 static void step_all(struct ig_engine *e)
@@ -402,8 +426,10 @@ static void hand_over(const struct ig_engine *e, int row, int n)
     for (int i = 0; i < n; i++) shared->turn[i] = e->rope * IG_N_CTX + b->pos[row + i];
     shared->force = e->force_expert != NULL;
     if (shared->force) {
-        memcpy(shared->force_expert, e->force_expert + (size_t)row * each, each * (size_t)n * sizeof(int32_t));
-        memcpy(shared->force_weight, e->force_weight + (size_t)row * each, each * (size_t)n * sizeof(float));
+        memcpy(shared->force_expert, e->force_expert + (size_t)row * each,
+               each * (size_t)n * sizeof(int32_t));
+        memcpy(shared->force_weight, e->force_weight + (size_t)row * each,
+               each * (size_t)n * sizeof(float));
     }
     args.n = n;
 }
@@ -451,7 +477,8 @@ static void row_by_row(struct ig_engine *e)
         answered_step(e, looked_into);
         if (wanted)
             memmove(shared->logits + (size_t)done++ * IG_LOGIT_STRIDE,
-                    shared->logits + (size_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE, sizeof(float) * IG_LOGIT_STRIDE);
+                    shared->logits + (size_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE,
+                    sizeof(float) * IG_LOGIT_STRIDE);
     }
 }
 
@@ -504,8 +531,10 @@ static enum ig_err size_arena(struct ig_engine *e, const struct ig_open *o, stru
 #else
     if (o->vram == 0 || o->vram >= e->vram) return IG_OK;
     return ig_fail(why, IG_NO_MEM,
-                   "device: --vram: want %llu bytes or more, got %llu; the plan has all experts there (build.lua --set "
-                   "vram=BYTES makes one with a cache)", (unsigned long long)e->vram, (unsigned long long)o->vram);
+                   "device: --vram: want %llu bytes or more, got %llu; the plan has all experts "
+                   "there (build.lua --set "
+                   "vram=BYTES makes one with a cache)",
+                   (unsigned long long)e->vram, (unsigned long long)o->vram);
 #endif
 }
 
@@ -530,7 +559,8 @@ enum ig_err ig_step_open(struct ig_engine *e, const struct ig_open *o, struct ig
     if (err != IG_OK) return err;
     err = find_kernels(e, why);
     if (err == IG_OK && !(shared = ig_device_pin(e->device, sizeof *shared, &seen)))
-        err = ig_fail(why, IG_NO_MEM, "device: cannot pin %zu bytes of host memory", sizeof *shared);
+        err =
+            ig_fail(why, IG_NO_MEM, "device: cannot pin %zu bytes of host memory", sizeof *shared);
     if (err != IG_OK) {
         ig_step_close(e);
         return err;

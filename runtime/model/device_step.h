@@ -11,8 +11,6 @@ void ig_step_close(struct ig_engine *e);
 #if IG_XC
 /* The experts are in the arena: let the device read them there, and see how fast it does. */
 void ig_step_reach(struct ig_engine *e, const struct ig_open *o);
-#endif
-#if IG_XC
 /* Of a layer, or with -1 of all: steps, hits, misses, those that took the link, bytes over it. */
 struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer);
 void ig_step_stats_reset(struct ig_engine *e);

@@ -44,7 +44,8 @@ static void start_team(struct ig_engine *e, int want, const char *root)
     }
     if (got < n) ig_downgrade_add(e, "threads: asked for %d, OpenMP gave %d", n, got);
     if (want > IG_N_THREAD_MAX)
-        ig_downgrade_add(e, "threads: asked for %d, the plan has room for %d", want, IG_N_THREAD_MAX);
+        ig_downgrade_add(e, "threads: asked for %d, the plan has room for %d", want,
+                         IG_N_THREAD_MAX);
     if (want <= 0 && cpus.n < IG_N_THREAD_MAX)
         ig_downgrade_add(e, "threads: planned for %d, the machine has %d usable core%s",
                          IG_N_THREAD_MAX, cpus.n, cpus.n == 1 ? "" : "s");
@@ -117,7 +118,8 @@ static enum ig_err prepare_device(struct ig_engine *e, const struct ig_open *o, 
 #if IG_XC
     err = prepare_arena(e, o, why);
     if (err == IG_OK)
-        err = ig_device_put(e->device, IG_VRAM_DATA_OFF, e->mem + IG_MEM_DATA_OFF, IG_RESIDENT_BYTES, why);
+        err = ig_device_put(e->device, IG_VRAM_DATA_OFF, e->mem + IG_MEM_DATA_OFF,
+                            IG_RESIDENT_BYTES, why);
     if (err == IG_OK) ig_step_reach(e, o);
 #else
     err = ig_load_weights(e, o, why);
@@ -221,7 +223,8 @@ const char *ig_device_link_says(struct ig_engine *e)
     if (!e->device) return text;
     const double bw = ig_device_link(e->device);
     if (bw > 0.0)
-        snprintf(text, sizeof text, "%.1f GB/s to the device from pinned memory, measured", 1e-9 * bw);
+        snprintf(text, sizeof text, "%.1f GB/s to the device from pinned memory, measured",
+                 1e-9 * bw);
     else
         snprintf(text, sizeof text, "not measured: no memory left for it");
 #endif
@@ -233,8 +236,8 @@ const char *ig_device_pinned_says(const struct ig_engine *e)
 #if IG_XC
     const uint64_t all = IG_DATA_BYTES - IG_RESIDENT_BYTES;
     if (e->device)
-        snprintf(text, sizeof text, "%llu of the experts' %llu MiB in RAM", (unsigned long long)e->miss.reach >> 20,
-                 (unsigned long long)all >> 20);
+        snprintf(text, sizeof text, "%llu of the experts' %llu MiB in RAM",
+                 (unsigned long long)e->miss.reach >> 20, (unsigned long long)all >> 20);
 #elif IG_UNIFIED
     if (e->device)
         snprintf(text, sizeof text, "the weights, %llu MiB, which the device reads in RAM",

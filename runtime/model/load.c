@@ -1,8 +1,8 @@
 /* load.c -- the weights file into memory, in groups of blocks, each checked by the team.
  *
- * The plan says how: mapped, where the page cache has it (file/wmap.h), or copied into the arena; then
- * a block's checksum is made while it is in cache.  What cannot be mapped is copied.  For a device every
- * thread has pinned memory that a group goes through.
+ * The plan says how: mapped, where the page cache has it (file/wmap.h), or copied into the arena;
+ * then a block's checksum is made while it is in cache.  What cannot be mapped is copied.  For a
+ * device every thread has pinned memory that a group goes through.
  */
 #include "state.h"
 #include "device.h"
@@ -12,8 +12,8 @@
 
 #include <omp.h>
 
-enum { READ_BYTES = 8 << 20 };                /* blocks are read in groups of about this size */
-#define STAGE_BYTES (UINT64_C(1) << 30)       /* most pinned memory, unless one group has more */
+enum { READ_BYTES = 8 << 20 };          /* blocks are read in groups of about this size */
+#define STAGE_BYTES (UINT64_C(1) << 30) /* most pinned memory, unless one group has more */
 
 struct load {
     struct ig_engine *e;
@@ -51,8 +51,9 @@ static void load_blocks(struct load *ld, uint32_t lo, uint32_t hi)
     const struct ig_wfile *f = &ld->e->file;
     const uint64_t off = f->blocks[lo].off;
     const uint64_t bytes = f->blocks[hi - 1].off + f->blocks[hi - 1].bytes - off;
-    unsigned char *dst = ld->stage ? ld->stage + (uint64_t)omp_get_thread_num() * ld->stage_bytes
-                                   : (ld->e->mapped ? ld->e->mapped : ld->e->mem + IG_MEM_DATA_OFF) + off;
+    unsigned char *dst = ld->stage
+                             ? ld->stage + (uint64_t)omp_get_thread_num() * ld->stage_bytes
+                             : (ld->e->mapped ? ld->e->mapped : ld->e->mem + IG_MEM_DATA_OFF) + off;
     struct ig_why why;
 
     enum ig_err err = fetch(ld, dst, off, bytes, &why);
@@ -137,17 +138,21 @@ static int map_file(struct ig_engine *e)
     struct ig_why why;
     if (!IG_LOAD_MAP) return 0;
     if (e->team.n_pool > 1) {
-        snprintf(e->loaded, sizeof e->loaded, "copied, to each of %d memory nodes its part", e->team.n_pool);
+        snprintf(e->loaded, sizeof e->loaded, "copied, to each of %d memory nodes its part",
+                 e->team.n_pool);
         return 0;
     }
-    if (ig_wmap_open(&e->file, e->mem + IG_MEM_DATA_OFF, IG_MEM_DATA_BYTES, &why) == IG_OK) return 1;
+    if (ig_wmap_open(&e->file, e->mem + IG_MEM_DATA_OFF, IG_MEM_DATA_BYTES, &why) == IG_OK)
+        return 1;
     snprintf(e->loaded, sizeof e->loaded, "copied, not mapped: %.120s", why.text);
     return 0;
 }
 
 enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
 {
-    struct load ld = { .e = e, .o = o, .total = e->device && !IG_XC ? IG_DATA_BYTES : IG_MEM_DATA_BYTES };
+    struct load ld = { .e = e,
+                       .o = o,
+                       .total = e->device && !IG_XC ? IG_DATA_BYTES : IG_MEM_DATA_BYTES };
     snprintf(e->loaded, sizeof e->loaded, "copied");
     ld.mapped = map_file(e);
 #if IG_DEVICE && !IG_XC

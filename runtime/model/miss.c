@@ -12,12 +12,14 @@
 
 #if IG_XC
 
-/* Seconds before the first byte: of reading over the link, and of asking the CPU and fetching its answer
- * (bench/LOG.tsv: 56 us for one expert and 52 for each more; 1.9 us a flag's round trip). */
+/* Seconds before the first byte: of reading over the link, and of asking the CPU and fetching its
+ * answer. The link's: bench/LOG.tsv, 56 us for one expert and 52 for each more.  The CPU's is an
+ * estimate from 1.9 us a flag's round trip, which no bench prints. */
 #define LINK_START 4e-6
 #define CPU_START  6e-6
 
-/* F of m over the link, the rest by the CPU, so that both end together. */
+/* Of a layer's misses that are shared: `link` experts over the link, `cpu` by the CPU, at the same
+ * time. */
 static double seconds_of(const struct ig_miss *m, int link, int cpu)
 {
     const int both = link > 0 && cpu > 0;
@@ -26,6 +28,7 @@ static double seconds_of(const struct ig_miss *m, int link, int cpu)
     const double by = cpu > 0 ? CPU_START + cpu * m->cpu_s[both] * 1.25 : 0.0;
     return over > by ? over : by;
 }
+
 void ig_miss_split(struct ig_miss *m)
 {
     for (int n = 0; n <= IG_N_EXPERT_USED; n++) {
@@ -34,7 +37,8 @@ void ig_miss_split(struct ig_miss *m)
             if (seconds_of(m, f, n - f) < seconds_of(m, best, n - best)) best = f;
         m->ask->split[n] = !m->cpu ? n : m->share < 0 ? best : (n * m->share + 50) / 100;
     }
-    m->ask->split[0] = m->share < 0; /* a set that is full soon misses less: simulated with the trace, bench/LOG.tsv */
+    /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
+    m->ask->split[0] = m->share < 0;
 }
 
 /* Until the device has asked for this layer.  A device that has failed would leave us waiting;
@@ -64,7 +68,9 @@ static const unsigned char *expert_at(const struct ig_engine *e, const struct as
 
 static void bias(float *y, const unsigned char *slab, const struct ig_mat *m, int p)
 {
-    if (m->bias) ig_kern.add(y, (const float *)(const void *)(slab + m->bias) + p * IG_PANEL_ROWS, IG_PANEL_ROWS);
+    if (m->bias)
+        ig_kern.add(y, (const float *)(const void *)(slab + m->bias) + p * IG_PANEL_ROWS,
+                    IG_PANEL_ROWS);
 }
 
 /* Gate and up of the asked experts, and how many of a hidden block's four panels are there. */
@@ -81,13 +87,15 @@ static void hidden(struct ig_worker *w, const struct asked *q, int i, int block)
     for (int p = 2 * block; p < 2 * block + 2 && p < panels; p++)
         ig_activate(h + 16 * (p % 2), half[i][0] + 16 * p, half[i][1] + 16 * p);
     if (ig_is_block(q->l->down.fmt))
-        ig_kern.quantize(IG_BUF(e, HQ, struct ig_xq) + (size_t)slot * BLOCKS + (size_t)block, h, IG_QBLOCK);
+        ig_kern.quantize(IG_BUF(e, HQ, struct ig_xq) + (size_t)slot * BLOCKS + (size_t)block, h,
+                         IG_QBLOCK);
     else
-        memcpy(IG_BUF(e, H, float) + (size_t)slot * IG_FF_PAD + (size_t)block * IG_QBLOCK, h, sizeof h);
+        memcpy(IG_BUF(e, H, float) + (size_t)slot * IG_FF_PAD + (size_t)block * IG_QBLOCK, h,
+               sizeof h);
 }
 
-/* A panel of gate (part 0, 2) or up (1, 3) of the i-th expert's block; who makes the last of four goes on
- * to the hidden values. */
+/* A panel of gate (part 0, 2) or up (1, 3) of the i-th expert's block; who makes the last of four
+ * goes on to the hidden values. */
 static void half_block(struct ig_worker *w, const struct asked *q, int i, int block, int part)
 {
     const struct ig_ask *ask = w->e->miss.ask;
@@ -95,12 +103,14 @@ static void half_block(struct ig_worker *w, const struct asked *q, int i, int bl
     const unsigned char *slab = expert_at(w->e, q, i);
     const int p = 2 * block + part / 2;
     if (p < ((int)m->rows + 15) / 16) {
-        const void *x = ig_is_block(m->fmt) ? (const void *)ask->xq[q->layer] : (const void *)ask->xn[q->layer];
+        const void *x =
+            ig_is_block(m->fmt) ? (const void *)ask->xq[q->layer] : (const void *)ask->xn[q->layer];
         ig_kern.panel[m->fmt](w->ya, slab + m->off + (uint64_t)p * m->stride, &x, IG_N_EMBD, 1);
         bias(w->ya[0], slab, m, p);
         memcpy(half[i][part % 2] + 16 * p, w->ya[0], sizeof w->ya[0]);
     }
-    if (atomic_fetch_add_explicit(&there[i][block], 1, memory_order_acq_rel) != OF_BLOCK - 1) return;
+    if (atomic_fetch_add_explicit(&there[i][block], 1, memory_order_acq_rel) != OF_BLOCK - 1)
+        return;
     atomic_store_explicit(&there[i][block], 0, memory_order_relaxed);
     hidden(w, q, i, block);
 }
@@ -112,13 +122,15 @@ static void down(struct ig_worker *w, const struct asked *q, int i, int p)
     const struct ig_mat *m = &q->l->down;
     const unsigned char *slab = expert_at(e, q, i);
     const size_t slot = (size_t)q->rank[i];
-    const void *x = ig_is_block(m->fmt)
-                        ? (const void *)(IG_BUF(e, HQ, struct ig_xq) + slot * (IG_FF_PAD / IG_QBLOCK))
-                        : (const void *)(IG_BUF(e, H, float) + slot * IG_FF_PAD);
+    const void *x =
+        ig_is_block(m->fmt)
+            ? (const void *)(IG_BUF(e, HQ, struct ig_xq) + slot * (IG_FF_PAD / IG_QBLOCK))
+            : (const void *)(IG_BUF(e, H, float) + slot * IG_FF_PAD);
     const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
     ig_kern.panel[m->fmt](w->ya, slab + m->off + (uint64_t)p * m->stride, &x, (int)m->cols, 1);
     bias(w->ya[0], slab, m, p);
-    memcpy(e->miss.ask->answer + slot * IG_N_EMBD + (size_t)p * 16, w->ya[0], sizeof(float) * (size_t)rows);
+    memcpy(e->miss.ask->answer + slot * IG_N_EMBD + (size_t)p * 16, w->ya[0],
+           sizeof(float) * (size_t)rows);
 }
 
 /* All threads; shares are panels, so that they are even whatever the numbers. */
@@ -142,7 +154,8 @@ void ig_miss_answer(struct ig_worker *w, int layer)
     if (ig_layers[layer].ffn != IG_FFN_MOE) return;
     await_question(w, layer);
     const int32_t *asked = m->ask->asked[layer];
-    const struct asked q = { &ig_layers[layer], layer, asked[0], asked + 1, asked + 1 + IG_N_EXPERT_USED };
+    const struct asked q = { &ig_layers[layer], layer, asked[0], asked + 1,
+                             asked + 1 + IG_N_EXPERT_USED };
     if (q.n == 0) return;
     answer(w, &q);
     if (w->tid == 0) __atomic_store_n(&m->ask->done[layer].step, m->step, __ATOMIC_RELEASE);

@@ -60,7 +60,7 @@ struct ig_engine {
     unsigned char *mem;       /* the arena, IG_MEM_BYTES; NULL while a device does all the work */
     struct ig_device *device; /* NULL: the CPU */
     uint64_t vram;            /* bytes of its memory that are taken */
-    unsigned char *mapped;    /* IG_UNIFIED: the weights, which the CPU and the device read in one place */
+    unsigned char *mapped;    /* IG_UNIFIED: the weights, which CPU and device both read */
     struct ig_team team;
     struct ig_wfile file;
     int n_ctx;
@@ -195,11 +195,15 @@ static inline float *ig_topk_w(struct ig_engine *e, int row)
     return IG_BUF(e, TOPK, float) + ((size_t)IG_N_ROW + (size_t)row) * IG_N_EXPERT_USED;
 }
 
+/* Start-up: one line that says in what way this run is less than planned. */
+void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Several memory nodes: pages of the weights to the threads that will read them (place.c). */
 void ig_place(struct ig_engine *e);
-/* The weights file into the arena or the device's memory; how far the arena should start past a huge
- * page for it. */
+/* Bytes past a huge page at which the arena should start, so that a mapped file keeps its own. */
 uint64_t ig_load_skew(const struct ig_engine *e);
+/* The weights file into the arena or the device's memory (load.c), each block against its checksum
+ * if o->verify: else IG_BAD_FILE or IG_IO, with the place.  e->loaded says whether it is mapped. */
 enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
 
 /* The phases, one file each.  All threads call them; each ends before its last barrier. */
@@ -210,16 +214,11 @@ void ig_norm_rows(struct ig_worker *w, uint64_t weight, uint64_t bias);
 void ig_show(struct ig_worker *w, int layer);
 void ig_tier_ahead(struct ig_worker *w, int layer); /* tier_ahead.c; one row only */
 
-/* Start-up: one line that says in what way this run is less than planned. */
-void ig_downgrade_add(struct ig_engine *e, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
 void ig_attention(struct ig_worker *w, int layer); /* IG_MIXER_GQA */
 void ig_cross(struct ig_worker *w, int layer);     /* after it, when there is an encoder */
 void ig_latent(struct ig_worker *w, int layer);    /* IG_MIXER_MLA */
 void ig_moe(struct ig_worker *w, int layer);       /* every enum ig_ffn */
-/* Parts of all mixers.  Matrices that read the same normed rows; the new K and V (and Q's turn,
- * where Q is new too) into the cache; Q and the cache -> attention's rows, into `out` (n heads x
- * IG_HEAD_DIM); AO times o, added to the residual stream. */
+/* What attention reads of the KV cache. */
 struct ig_reach {
     int place;         /* in the KV cache */
     int window;        /* positions a row sees, 0: all before it */
@@ -227,6 +226,9 @@ struct ig_reach {
     uint64_t sinks;    /* as in struct ig_layer */
     const float *bias; /* added to scores, ig_rel_bias's of head 0; NULL: none */
 };
+/* Parts of all mixers.  Matrices that read the same normed rows; the new K and V (and Q's turn,
+ * where Q is new too) into the cache; Q and the cache -> attention's rows, into `out` (n heads x
+ * IG_HEAD_DIM); AO times o, added to the residual stream. */
 void ig_project(struct ig_worker *w, const struct ig_mat *q, const struct ig_mat *k,
                 const struct ig_mat *v);
 void ig_store(struct ig_worker *w, const struct ig_layer *l, int place);

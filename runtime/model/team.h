@@ -4,8 +4,8 @@
  * separated by ig_team_wait, which costs a quarter of an OpenMP barrier on two
  * cores.  Which thread takes which item never changes a result.
  *
- * The threads of one memory node are a pool.  Shares give a pool always the same part of n items, which
- * is where place.c puts the weights of these items; claims begin in one's own pool's part.
+ * The threads of one memory node are a pool.  Shares give a pool always the same part of n items,
+ * which is where place.c puts the weights of these items; claims begin in one's own pool's part.
  */
 #ifndef IG_TEAM_H
 #define IG_TEAM_H
@@ -15,24 +15,24 @@
 enum { IG_POOL_MOST = 8 };
 
 struct ig_pool {
-    int first, end;              /* threads */
+    int first, end;               /* threads */
     _Alignas(64) atomic_int next; /* next unclaimed item of its part in this phase */
 };
 
 struct ig_team {
-    int n;                                      /* threads; fixed after start-up */
-    int n_pool;                                 /* at least 1 */
+    int n;      /* threads; fixed after start-up */
+    int n_pool; /* at least 1 */
     struct ig_pool pool[IG_POOL_MOST];
-    _Alignas(64) atomic_int arrived;            /* threads waiting in this phase */
-    _Alignas(64) atomic_uint phase;             /* how many phases have ended */
-    atomic_int asleep;                          /* threads that wait in the kernel */
+    _Alignas(64) atomic_int arrived; /* threads waiting in this phase */
+    _Alignas(64) atomic_uint phase;  /* how many phases have ended */
+    atomic_int asleep;               /* threads that wait in the kernel */
 };
 
-/* n threads, thread i's memory on node[i], equal ones side by side; more than IG_POOL_MOST nodes, or
- * node NULL: one pool. */
+/* n threads, thread i's memory on node[i], equal ones side by side; more than IG_POOL_MOST nodes,
+ * or node NULL: one pool. */
 void ig_team_set(struct ig_team *t, int n, const int *node);
 
-/* Wait until all threads of the team are here; the item counter starts again at 0. */
+/* Wait until all threads of the team are here; the pools' item counters start again. */
 void ig_team_wait(struct ig_team *t);
 
 /* This thread's even share [*lo, *hi) of n items: for items of equal cost. */
@@ -58,7 +58,8 @@ static inline int ig_team_pool(const struct ig_team *t, int tid)
     return p;
 }
 
-/* Claim up to `grain` of n items: for items of unequal cost.  0 when none is left, in no pool's part. */
+/* Claim up to `grain` of n items: for items of unequal cost.  0 when none is left, in no pool's
+ * part. */
 static inline int ig_team_claim(struct ig_team *t, int tid, int n, int grain, int *lo, int *hi)
 {
     const int own = ig_team_pool(t, tid);
@@ -66,7 +67,8 @@ static inline int ig_team_claim(struct ig_team *t, int tid, int n, int grain, in
         const int p = own + k < t->n_pool ? own + k : own + k - t->n_pool;
         int from, to;
         ig_team_part(t, p, n, &from, &to);
-        const int i = from + atomic_fetch_add_explicit(&t->pool[p].next, grain, memory_order_relaxed);
+        const int i =
+            from + atomic_fetch_add_explicit(&t->pool[p].next, grain, memory_order_relaxed);
         if (i >= to) continue;
         *lo = i;
         *hi = i + grain < to ? i + grain : to;

@@ -98,7 +98,7 @@ struct ig_tier {
 
 #endif
 
-/* Start-up, after the arena is there and before its end is sealed (tier_open.c). */
+/* Start-up, once the arena is there (tier_open.c, or without slots tier_map.c). */
 struct ig_engine;
 struct ig_open;
 enum ig_err ig_tier_open(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);

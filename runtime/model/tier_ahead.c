@@ -15,10 +15,10 @@
 #if IG_MEM_RLP_BYTES
 
 enum {
-    TRIAL_WARM = 8,    /* steps before a trial: the first one shall not judge an empty cache */
+    TRIAL_WARM = 8,     /* steps before a trial: the first one shall not judge an empty cache */
     TRIAL_BLOCK = 8,    /* steps with prefetch, then as many without */
     TRIAL_SKIP = 2,     /* first steps of a block, which still see the block before */
-    TRIAL_STEPS = 64,  /* of a trial */
+    TRIAL_STEPS = 64,   /* of a trial */
     TRIAL_EVERY = 2048, /* steps from one trial to the next */
 };
 static const double trial_gain = 0.98; /* a step must take at most this much of one without */

@@ -178,10 +178,12 @@ const char *ig_expert_where(const struct ig_engine *e)
     static char text[200];
     if (e->device) {
         snprintf(text, sizeof text,
-                 "%d sets of %d slots in the device's memory, %.0f %% of the rest within its reach; an expert takes "
-                 "%.0f us over the link, %.0f us by the CPU", e->miss.sets, e->miss.ways,
-                 100.0 * (double)e->miss.reach / (double)(IG_DATA_BYTES - IG_RESIDENT_BYTES), 1e6 * e->miss.link_s[0],
-                 1e6 * e->miss.cpu_s[0]);
+                 "%d sets of %d slots in the device's memory, %.0f %% of the rest within its "
+                 "reach; an expert takes "
+                 "%.0f us over the link, %.0f us by the CPU",
+                 e->miss.sets, e->miss.ways,
+                 100.0 * (double)e->miss.reach / (double)(IG_DATA_BYTES - IG_RESIDENT_BYTES),
+                 1e6 * e->miss.link_s[0], 1e6 * e->miss.cpu_s[0]);
         return text;
     }
 #endif

@@ -157,13 +157,12 @@ json_t *ig_expert_json(struct ig_engine *e, int decode)
         json_object_set_new(j, "stride_over_time", past);
         json_array_append_new(layers, j);
     }
-    return json_pack("{s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:f, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "units",
-                     units, "all", one_json(&s), "layers", layers, "copied_bytes",
-                     (json_int_t)s.bytes, "copy_busy_s", s.copy_busy_s, "steps",
-                     (json_int_t)s.steps, "steps_with_prefetch", (json_int_t)s.steps_ahead,
-                     "prefetch_gain", s.ahead_gain, "prefetch", ig_prefetch_says(e),
-                     "stride_every_steps", (json_int_t)every, "asked", (json_int_t)s.asked,
-                     "asked_again", (json_int_t)s.renewed, "taken_back", (json_int_t)s.taken_back,
-                     "computed_by_cpu", (json_int_t)s.by_cpu, "link_gb_per_s", s.link_bw / 1e9,
-                     "cpu_gb_per_s", s.cpu_bw / 1e9);
+    return json_pack(
+        "{s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:f, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "units",
+        units, "all", one_json(&s), "layers", layers, "copied_bytes", (json_int_t)s.bytes,
+        "copy_busy_s", s.copy_busy_s, "steps", (json_int_t)s.steps, "steps_with_prefetch",
+        (json_int_t)s.steps_ahead, "prefetch_gain", s.ahead_gain, "prefetch", ig_prefetch_says(e),
+        "stride_every_steps", (json_int_t)every, "asked", (json_int_t)s.asked, "asked_again",
+        (json_int_t)s.renewed, "taken_back", (json_int_t)s.taken_back, "computed_by_cpu",
+        (json_int_t)s.by_cpu, "link_gb_per_s", s.link_bw / 1e9, "cpu_gb_per_s", s.cpu_bw / 1e9);
 }

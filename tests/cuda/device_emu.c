@@ -1,4 +1,4 @@
-/* device_emu.c -- runtime/device.h without a device: kernels/cuda/ compiled as C, run at once.
+/* device_emu.c -- runtime/device/device.h without a device: kernels/cuda/ compiled as C, run at once.
  *
  * The device's memory is the host's.  A graph is the list of what was launched.
  */
