@@ -496,6 +496,21 @@ function T.test_a_large_vocabulary_is_quick()
   lu.assertTrue(few > 20 and many < 11 * few, ("%d, %d"):format(few, many))
 end
 
+-- The generator refuses another number of turning columns; so must pack, which has only the table.
+function T.test_pack_is_told_how_much_turns()
+  local facts, families = require "gen.checkpoint_facts", require("gen.families").by_name
+  local function turning(family, m)
+    local found = {}
+    for _, row in ipairs(facts.numbers(families[family], m)) do
+      if (row.gguf[1] or ""):find "rope.dimension_count$" then found[#found + 1] = { row.gguf[1], row.value } end
+    end
+    return found
+  end
+  eq(turning("mixtral", { rope_dim = 16 }), { { "llama.rope.dimension_count", 16 } })
+  eq(turning("glm4-moe", { rope_dim = 8 }), { { "glm4moe.rope.dimension_count", 8 } }) -- a key of its own: once
+  eq(turning("switch", { rope_dim = 2 }), {})
+end
+
 -- A message is one line, whatever the names it holds.
 function T.test_a_neighbours_name_is_one_line()
   for _, c in ipairs(hostile.cases()) do
