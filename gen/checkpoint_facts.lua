@@ -72,6 +72,10 @@ function M.numbers(family, m)
     row.less = row.gguf[1] and fact.less and arch .. fact.less
     if value and (row.hf[1] or row.gguf[1]) then rows[#rows + 1] = row end
   end
+  -- Families whose whole heads turn read no key for it, yet a GGUF file may state another number.
+  if arch and m.rope_dim and not m.kv_lora and #keys_of(family.gguf.keys, "rope_dim", arch) == 0 then
+    rows[#rows + 1] = { hf = {}, gguf = { arch .. "rope.dimension_count" }, value = m.rope_dim }
+  end
   if m.rope then rope_numbers(rows, m.rope, arch) end
   return rows
 end

@@ -178,7 +178,8 @@ end
 --- @return table? { kv, kinds, tensors, by_name, text }   (nil, or incomplete, when problems were added)
 function M.parse(read, size, file, problems)
   local function complain(field, want, got)
-    field = field:gsub("[%c\x7f-\xff]", "?"):sub(1, 120)   -- names come from the file
+    field = field:gsub("[%c\x7f-\xff]", "?"):sub(1, 120)   -- names come from the file,
+    want = want:gsub("[%c\x7f-\xff]", "?")                  -- those of neighbours too
     problems[#problems + 1] = schema.problem(file, field, want, got)
   end
   local c = { read = read, size = size, text = "", at = 1 }

@@ -122,6 +122,22 @@ char *ig_file_target(const char *out)
     return NULL;
 }
 
+int ig_file_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    const char *p = strrchr(a, '/'), *q = strrchr(b, '/');
+
+    if (stat(a, &x) == 0) return stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    if (strcmp(p ? p + 1 : a, q ? q + 1 : b) != 0) return 0;
+    char *dir_a = p ? strndup(a, (size_t)(p + 1 - a)) : strdup("./");
+    char *dir_b = q ? strndup(b, (size_t)(q + 1 - b)) : strdup("./");
+    const int same = dir_a && dir_b && stat(dir_a, &x) == 0 && stat(dir_b, &y) == 0 &&
+                     x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    free(dir_a);
+    free(dir_b);
+    return same;
+}
+
 enum ig_err ig_temp_check(const char *out, struct ig_why *why)
 {
     struct stat st;

@@ -21,6 +21,9 @@ enum ig_err ig_file_slurp(const char *path, uint64_t most, char **text, size_t *
 /* "folder/name", malloc'ed; NULL when memory is out. */
 char *ig_file_join(const char *folder, const char *name);
 
+/* 1 when both names are one file's: its inode, or, before it is there, folder and name. */
+int ig_file_same(const char *a, const char *b);
+
 /* A file that takes the name `out` only when it is complete. */
 struct ig_temp {
     const char *out;

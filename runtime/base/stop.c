@@ -6,19 +6,25 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t stop, seen[NSIG];
 static const char *_Atomic leftover[IG_STOP_FILES];
 
+static void unlink_all(void)
+{
+    for (int i = 0; i < IG_STOP_FILES; i++) {
+        const char *path = atomic_load(&leftover[i]);
+        if (path) unlink(path);
+    }
+}
+
 /* A supervisor may send two kinds at once: only a repeated one is impatience. */
 static void on_signal(int sig)
 {
     if (seen[sig]) {
-        for (int i = 0; i < IG_STOP_FILES; i++) {
-            const char *path = atomic_load(&leftover[i]);
-            if (path) unlink(path);
-        }
+        unlink_all();
         signal(sig, SIG_DFL);
         raise(sig); /* delivered when this handler returns */
     }
@@ -58,6 +64,12 @@ static void exchange(const char *from, const char *to)
     if (i < IG_STOP_FILES) atomic_store(&leftover[i], to);
 }
 
-void ig_stop_unlink(const char *path) { exchange(NULL, path); }
+/* exit: a library's, too, as libgomp's when the system has no thread left. */
+void ig_stop_unlink(const char *path)
+{
+    static int at_exit;
+    if (!at_exit) at_exit = atexit(unlink_all) == 0;
+    exchange(NULL, path);
+}
 
 void ig_stop_spare(const char *path) { exchange(path, NULL); }

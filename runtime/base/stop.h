@@ -14,8 +14,8 @@ int ig_stop_signal(void); /* 0, or the signal that asked us to stop */
 void ig_stop_clear(void);
 /* The flag itself, for code that only polls: not 0 means stop. */
 const volatile sig_atomic_t *ig_stop_flag(void);
-/* A file to remove should a second signal end the process, until it is spared; the name must live
- * on.  At most IG_STOP_FILES at a time. */
+/* A file to remove should a second signal or exit end the process, until it is spared; the name
+ * must live on.  At most IG_STOP_FILES at a time. */
 enum { IG_STOP_FILES = 4 };
 void ig_stop_unlink(const char *path);
 void ig_stop_spare(const char *path);

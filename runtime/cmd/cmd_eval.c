@@ -133,7 +133,8 @@ enum ig_err ig_cmd_eval(const struct ig_opts *o, struct ig_why *why)
         return ig_fail(why, IG_USAGE, "--tokens: want --dump FILE or --greedy N with it");
     if (o->n_ctx == 1)
         return ig_fail(why, IG_USAGE, "-c: want a window of 2 tokens or more, got \"1\"");
-    enum ig_err err = ig_session_open(&s, o, o->file != NULL, why);
+    enum ig_err err = ig_session_out(o, o->dump, why);
+    if (err == IG_OK) err = ig_session_open(&s, o, o->file != NULL, why);
     if (err != IG_OK) return err;
     ig_stop_catch();
     err = o->file ? perplexity(&s, o, batch, why) : ig_eval_tokens(s.e, o, batch, why);

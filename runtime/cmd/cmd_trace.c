@@ -144,7 +144,10 @@ static enum ig_err check(const struct ig_opts *o, int bin, struct ig_why *why)
     if (o->hidden && !bin)
         return ig_fail(why, IG_USAGE, "--hidden: want -o NAME.trace beside it, got %s",
                        o->out ? o->out : "none");
-    return IG_OK;
+    if (o->hidden && ig_file_same(o->out, o->hidden))
+        return ig_fail(why, IG_USAGE, "%s: want two outputs, got the same file twice", o->out);
+    const enum ig_err err = ig_session_out(o, o->out, why);
+    return err ? err : ig_session_out(o, o->hidden, why);
 }
 
 enum ig_err ig_cmd_trace(const struct ig_opts *o, struct ig_why *why)

@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include "config.h"
+#include "file.h"
 #include "out.h"
 #include "progress.h"
 #include "tier_stats.h"
@@ -38,6 +39,21 @@ enum ig_err ig_session_weights(const struct ig_opts *o, const char **path, struc
                    "no weights: want -m FILE, weights inside this program, or a file %s; make one "
                    "from a checkpoint with: pack CHECKPOINT -o FILE",
                    beside);
+}
+
+enum ig_err ig_session_out(const struct ig_opts *o, const char *out, struct ig_why *why)
+{
+    struct ig_why none;
+    const char *weights;
+    if (!out || access(out, F_OK) != 0) return IG_OK;
+    const char *same = ig_file_same("/proc/self/exe", out)     ? "the running program"
+                       : o->file && ig_file_same(o->file, out) ? "the text"
+                                                               : NULL;
+    if (!same && ig_session_weights(o, &weights, &none) == IG_OK && weights &&
+        ig_file_same(weights, out))
+        same = "the weights file";
+    if (!same) return IG_OK;
+    return ig_fail(why, IG_USAGE, "%s: want another name: this is %s", out, same);
 }
 
 static enum ig_err load_tokenizer(struct ig_session *s, const struct ig_wfile *f,

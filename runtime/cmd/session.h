@@ -26,4 +26,7 @@ enum ig_err ig_session_open(struct ig_session *s, const struct ig_opts *o, int t
 enum ig_err ig_session_tokenizer(struct ig_session *s, const struct ig_opts *o, struct ig_why *why);
 void ig_session_close(struct ig_session *s);
 
+/* IG_USAGE when writing `out` (NULL: nothing) would replace the text, the weights or this program. */
+enum ig_err ig_session_out(const struct ig_opts *o, const char *out, struct ig_why *why);
+
 #endif

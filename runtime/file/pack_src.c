@@ -64,24 +64,6 @@ static enum ig_err open_by_magic(struct ig_pack_src *s, struct ig_why *why)
     return ig_safetensors_open(&s->g.ckpt, s->path, why);
 }
 
-/* 1 when both names are one file's: its inode, or, before it is there, folder and name. */
-static int same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    const char *p = strrchr(a, '/'), *q = strrchr(b, '/');
-
-    if (stat(a, &x) == 0)
-        return stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-    if (strcmp(p ? p + 1 : a, q ? q + 1 : b) != 0) return 0;
-    char *dir_a = p ? strndup(a, (size_t)(p + 1 - a)) : strdup("./");
-    char *dir_b = q ? strndup(b, (size_t)(q + 1 - b)) : strdup("./");
-    const int same = dir_a && dir_b && stat(dir_a, &x) == 0 && stat(dir_b, &y) == 0 &&
-                     x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-    free(dir_a);
-    free(dir_b);
-    return same;
-}
-
 /* 1 when `out` is one of the folder's files that describe the model or hold its weights. */
 static int is_in_folder(const char *out, const char *folder)
 {
@@ -95,7 +77,7 @@ static int is_in_folder(const char *out, const char *folder)
         for (size_t i = 0; i < sizeof end / sizeof *end; i++)
             read |= n > strlen(end[i]) && strcmp(e->d_name + n - strlen(end[i]), end[i]) == 0;
         char *path = read ? ig_file_join(folder, e->d_name) : NULL;
-        found = path && access(path, F_OK) == 0 && same_file(path, out);
+        found = path && access(path, F_OK) == 0 && ig_file_same(path, out);
         free(path);
     }
     if (d) closedir(d);
@@ -108,9 +90,9 @@ static enum ig_err refuse_out(const struct ig_pack_src *s, const char *out, stru
     struct stat o, f;
 
     if (!out || stat(out, &o) != 0) return IG_OK;
-    if (same_file("/proc/self/exe", out))
+    if (ig_file_same("/proc/self/exe", out))
         return ig_fail(why, IG_USAGE, "%s: want another name: this is the running program", out);
-    int same = s->path && same_file(s->path, out);
+    int same = s->path && ig_file_same(s->path, out);
     for (uint32_t i = 0; i < s->g.ckpt.n_file && !same; i++)
         same = fstat(s->g.ckpt.file[i].fd, &f) == 0 && f.st_dev == o.st_dev && f.st_ino == o.st_ino;
     if (!same && s->kind == IG_PACK_HF) {
@@ -127,7 +109,7 @@ static enum ig_err refuse_out(const struct ig_pack_src *s, const char *out, stru
 static enum ig_err refuse_outs(const struct ig_pack_src *s, const struct ig_pack_job *job,
                                struct ig_why *why)
 {
-    if (job->next && same_file(job->out, job->next))
+    if (job->next && ig_file_same(job->out, job->next))
         return ig_fail(why, IG_USAGE, "%s: want two outputs, got the same file twice", job->out);
     const enum ig_err err = refuse_out(s, job->out, why);
     return err ? err : refuse_out(s, job->next, why);

@@ -4,6 +4,7 @@
 #include "file.h"
 
 #include <errno.h>
+#include <sys/wait.h>
 
 static void escapes(const char *from, size_t room, const char *want)
 {
@@ -123,12 +124,36 @@ static void test_bad_links(void **state)
     want_text(why.text, want);
 }
 
+/* What exits in the middle, as libgomp does without threads, leaves the old file and nothing
+ * partial. */
+static void test_exit_leaves_nothing(void **state)
+{
+    const char *path = in_folder("kept");
+    const int before = files_in_folder();
+    int status = -1;
+    (void)state;
+
+    put_text_at(path, "old");
+    const pid_t child = fork();
+    if (child == 0) {
+        struct ig_temp t;
+        struct ig_why why;
+        *test_folder = 0; /* the parent's to remove */
+        exit(ig_temp_open(&t, path, 0666, &why) == IG_OK && write(t.fd, "new", 3) == 3 ? 7 : 8);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WEXITSTATUS(status), 7);
+    holds(path, "old");
+    assert_int_equal(files_in_folder(), before + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_escape),
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_bad_links),
+        cmocka_unit_test(test_exit_leaves_nothing),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);

@@ -92,6 +92,27 @@ function T.test_refusals()
   lu.assertFalse(L.exists(tmp "x.trace"))
 end
 
+-- An output does not take the place of what the run reads, whatever name or link leads there.
+function T.test_outputs_that_are_inputs()
+  local text, link, mine = tmp "text", tmp "link.trace", tmp "mine.ingot"
+  L.write(text, TEXT)
+  L.run(("ln -sf %s %s; cp %s %s"):format(text, link, cli.weights, mine))
+  for _, case in ipairs {
+    { "trace -f %s -o %s", text, text, "the text" }, { "trace -f %s -o %s", text, link, "the text" },
+    { "trace -f %s -o %s", text, mine, "the weights file" },
+    { "trace -f %s -o " .. tmp "t.trace" .. " --hidden %s", text, mine, "the weights file" },
+    { "eval --tokens %s --dump %s", "1,2", mine, "the weights file" },
+    { "eval --tokens %s --dump %s", "1,2", cli.bin, "the running program" },
+  } do
+    refuses(2, case[1]:format(case[2], case[3]) .. " -m " .. mine, case[3] .. ": want another name: this is " .. case[4])
+  end
+  lu.assertEquals(L.read(text), TEXT)
+  lu.assertTrue(L.read(mine) == L.read(cli.weights))
+  refuses(2, ("trace %%m -f %s -o %s --hidden %s"):format(text, tmp "new.trace", tmp "new.trace"),
+    "new.trace: want two outputs, got the same file twice")
+  lu.assertFalse(L.exists(tmp "new.trace"))
+end
+
 -- What had the name keeps it until all of a trace is there.
 local function partials() return (L.run(("ls %s | grep partial"):format(L.tmp()))) end
 

@@ -496,6 +496,33 @@ function T.test_a_large_vocabulary_is_quick()
   lu.assertTrue(few > 20 and many < 11 * few, ("%d, %d"):format(few, many))
 end
 
+-- The generator refuses another number of turning columns; so must pack, which has only the table.
+function T.test_pack_is_told_how_much_turns()
+  local facts, families = require "gen.checkpoint_facts", require("gen.families").by_name
+  local function turning(family, m)
+    local found = {}
+    for _, row in ipairs(facts.numbers(families[family], m)) do
+      if (row.gguf[1] or ""):find "rope.dimension_count$" then found[#found + 1] = { row.gguf[1], row.value } end
+    end
+    return found
+  end
+  eq(turning("mixtral", { rope_dim = 16 }), { { "llama.rope.dimension_count", 16 } })
+  eq(turning("glm4-moe", { rope_dim = 8 }), { { "glm4moe.rope.dimension_count", 8 } }) -- a key of its own: once
+  eq(turning("switch", { rope_dim = 2 }), {})
+end
+
+-- A message is one line, whatever the names it holds.
+function T.test_a_neighbours_name_is_one_line()
+  for _, c in ipairs(hostile.cases()) do
+    if c.name == "tensors that overlap" then
+      local bytes, n = c.bytes:gsub(("<s8"):pack("x"), (("<s8"):pack("\n")))
+      local problems = {}
+      gguf_parts.parse(function(k) return bytes:sub(1, k) end, #bytes, "m.gguf", problems)
+      eq({ n, problems }, { 1, { "m.gguf: y: offset: want at least 68, the end of ?, got 64" } })
+    end
+  end
+end
+
 -- The same files and words for runtime/file/gguf.c: tests/c/gguf_test.c reads the corpus.
 function T.test_verdicts_of_both_readers()
   eq(lib.read(lib.root .. "tests/data/gguf_hostile.bin") == hostile.corpus(), true, "run `make golden`")

@@ -368,7 +368,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
     },
 };
 
-const int ig_n_facts = 10, ig_n_words = 4, ig_n_lists = 0;
+const int ig_n_facts = 11, ig_n_words = 4, ig_n_lists = 0;
 const struct ig_fact ig_facts[] = {
     { .hf = { "num_hidden_layers" }, .gguf = { "llama.block_count" }, .less = "llama.nextn_predict_layers", .value = 7.0f },
     { .hf = { "hidden_size" }, .gguf = { "llama.embedding_length" }, .value = 256.0f },
@@ -380,6 +380,7 @@ const struct ig_fact ig_facts[] = {
     { .hf = { "rms_norm_eps" }, .gguf = { "llama.attention.layer_norm_rms_epsilon" }, .value = 1e-05f },
     { .hf = { "rope_theta", "rope_parameters.rope_theta" }, .gguf = { "llama.rope.freq_base" }, .value = 1e+04f },
     { .hf = { "sliding_window" }, .gguf = { "llama.attention.sliding_window" }, .value = 0.0f },
+    { .gguf = { "llama.rope.dimension_count" }, .value = 32.0f },
 };
 const struct ig_word ig_words[] = {
     { .hf = { "model_type" }, .want = { "mixtral" } },
