@@ -243,8 +243,8 @@ static void step_output(struct ig_engine *e)
     run_step(e, STEP_output, IG_LOGIT_STRIDE / 16, 1);
 }
 
-/* From so many rows on the matrix units are faster (gen/plan_device.lua); they know block formats.
- */
+/* From IG_GEMM_ROWS on the matrix units are used (assumed, not measured: gen/plan_device.lua);
+ * they know block formats. */
 static int on_matrix_units(const struct ig_mat *m)
 {
     return args.n >= IG_GEMM_ROWS && ig_is_block(m->fmt);
