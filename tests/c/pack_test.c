@@ -337,7 +337,7 @@ static void test_not_a_checkpoint(void **state)
     want_refusal(in_folder("none"), out, IG_IO, ": cannot open: No such file or directory");
     want_refusal(save_n("empty", "", 0), out, IG_BAD_FILE, ": size: want 8 bytes or more, got 0");
     want_refusal(save_n("text", "Call me Ishmael. Some", 21), out, IG_BAD_FILE,
-                 ": header length: want at most 13, got 2334391967886893379");
+                 ": header length: want at most 13, got 2334391967886893379: not a safetensors file, or cut");
     want_refusal(save_n("cut.gguf", "GGUF\3\0\0\0\1", 9), out, IG_BAD_FILE,
                  ": tensor count: want 8 bytes at 8, got 1, then the end");
     want_refusal(save_n("cut.ingot", "INGOTW01", 8), out, IG_BAD_FILE,
