@@ -61,6 +61,7 @@ static void batch_mlp(struct ig_engine *e, const struct ig_mat *gate, const stru
     }
 }
 
+#if IG_ROUTED
 static void batch_experts(struct ig_engine *e, const struct ig_layer *l, int groups)
 {
     const int wide = on_matrix_units(&l->gate) && on_matrix_units(&l->down);
@@ -74,6 +75,7 @@ static void batch_experts(struct ig_engine *e, const struct ig_layer *l, int gro
     run_batch(e, BATCH_group, up(IG_N_EXPERT, IG_GROUP_THREADS / 32), 1, 1);
     batch_mlp(e, &l->gate, &l->down, 0);
 }
+#endif
 
 /* q, k and v, attention, its output into the residual stream. */
 static void batch_attention(struct ig_engine *e, const struct ig_layer *l, int groups)
@@ -123,7 +125,9 @@ static void batch_layer(struct ig_engine *e, int layer, const unsigned char *pla
     batch_attention(e, l, groups);
     ig_step.args.in = 1;
     run_batch(e, BATCH_norm, n, 1, 1);
+#if IG_ROUTED
     if (ig_step.args.routed) batch_experts(e, l, groups);
+#endif
     if (ig_step.args.aside) batch_mlp(e, &l->dense_gate, &l->dense_down, 1);
     run_batch(e, BATCH_combine, n, 1, 1);
 }

@@ -19,7 +19,8 @@ enum {
               : IG_KV_Q8                    ? 0
                                             : 2,
     ATTN_SHARED = IG_SPAN_BLOCKS * IG_KV_BLOCK * IG_ATTN_SLICE * KV_ELEM,
-    FORCED = IG_N_ROW * IG_N_LAYER * IG_N_EXPERT_USED,
+    PICKED = IG_N_ROW * (IG_ROUTED ? IG_N_EXPERT_USED : 1), /* arrays have at least one */
+    FORCED = PICKED * IG_N_LAYER,
     FF_BLOCKS = IG_FF_PAD / IG_QBLOCK,
 #if IG_KV_LORA
     QH_PANELS = (IG_N_HEAD * (IG_NOPE_DIM + IG_ROPE_DIM) + 15) / 16,
@@ -38,8 +39,8 @@ struct ig_step_shared {
     int32_t token[IG_N_ROW], pos[IG_N_ROW], seq[IG_N_ROW], turn[IG_N_ROW], want[IG_N_LOGIT_ROW];
     int32_t force, force_expert[FORCED]; /* recorded choices */
     float force_weight[FORCED];
-    int32_t expert[IG_N_ROW * IG_N_EXPERT_USED];
-    float weight[IG_N_ROW * IG_N_EXPERT_USED];
+    int32_t expert[PICKED];
+    float weight[PICKED];
     float hidden[IG_N_ROW * IG_N_EMBD];
     /* with a cache, a row by itself is the last */
     float logits[(IG_N_LOGIT_ROW + IG_XC) * IG_LOGIT_STRIDE];
