@@ -164,7 +164,7 @@ local function gpu_view(plan)
     bytes = c.u64(cache.bytes),
     vram_bytes = c.u64(device.bytes),
     usable = c.u64(device.usable), arch = c.str(gpu.arch),
-    regions = regions(device.regions), stride_rows = c.rows(plan.strides),
+    regions = regions(device.regions),
   }
 end
 
