@@ -101,13 +101,15 @@ GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
 WIDE        := wide-q4_0 wide-q5_1 dense-q4_0
 DENSE       := dense-bf16 longrope llama3
+# An encoder and a decoder, over more than one span of positions.
+SWITCH      := switch-f32 switch-q8_0 switch-kvq8
 LATENT      := latent-q8_0 latent-q4_0 latent-kvq8 demo-kvq8
 GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx \
-               gpt-oss deepseek-v2 deepseek-v3,$(if $(call golden_of,$g),$g))
+               gpt-oss deepseek-v2 deepseek-v3 switch-transformer,$(if $(call golden_of,$g),$g))
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
 XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
-GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(DENSE) $(BLOCKS:%=blocks-%) unified $(XC)
+GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := tests/fixture/unified.lua
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
@@ -199,8 +201,8 @@ gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is; LARGE with a
 # batch that goes to the matrix units and by tiles.
-LARGE    := $(WIDE) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
-EMULATED := $(LATENT) $(WIDE) $(DENSE) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
+LARGE    := $(WIDE) $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
+EMULATED := $(LATENT) $(WIDE) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
 	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
