@@ -180,6 +180,17 @@ local function not_unified(device, opts)
     num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes))
 end
 
+-- An encoder's layers pass through the slots' memory, half of it each in turn.
+local function no_passage(layout, cache)
+  local most = 0
+  for _, layer in ipairs(layout.layers) do
+    if layer.encoder then most = math.max(most, layer.expert_stride * layer.n_expert) end
+  end
+  if cache.bytes // 2 // 4096 * 4096 >= most then return nil end
+  return ("vram: want slots of %s for two of the encoder's layers, got %s in %d sets of %d"):format(
+    num.human(2 * most), num.human(cache.bytes), cache.sets, cache.ways)
+end
+
 -- A model without experts has nothing that could stay outside.
 local function not_dense(m, device, opts)
   if m.n_expert > 0 then return nil end
@@ -224,6 +235,11 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     return nil
   end
   if device.cached then
+    local narrow = no_passage(layout, cache)
+    if narrow then
+      reasons[#reasons + 1] = narrow
+      return nil
+    end
     device.n_way = cache.ways
     table.insert(device.regions, { name = "SLOTS", off = device.bytes, bytes = cache.bytes })
     device.bytes = device.bytes + cache.bytes
