@@ -116,7 +116,7 @@ ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
 ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
 ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
 ENGINE_xc-odd       := tests/fixture/odd.lua quant=q4_0 vram_ways=2
-ENGINE_xc-switch    := tests/fixture/switch.lua quant=q8_0 vram_ways=4
+ENGINE_xc-switch    := tests/fixture/switch.lua quant=q8_0 vram_ways=5
 ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4
 ENGINE_xc-qwen2-moe := $(call golden_of,qwen2-moe) vram_ways=4
 ENGINE_xc-deepseek-v3 := $(call golden_of,deepseek-v3) vram_ways=4
