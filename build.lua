@@ -51,7 +51,7 @@ local function this_machine(request, out)
   local this, tool, src = root .. "hw/this.lua", make_folder(out) .. "/probe", root .. "tools/probe"
   if not request.probe and slurp(this) then return this end
   local cc = quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool)
-  if os.execute(cc .. " " .. quoted(src .. ".c", src .. "_gpu.c", src .. "_hash.c", "-ldl")) then
+  if os.execute(cc .. " " .. quoted(src) .. "*.c -ldl") then
     local pipe = io.popen(quoted(tool, out))
     local profile = pipe:read("a")
     if pipe:close() then write(this, profile, "probe") return this end
