@@ -24,11 +24,10 @@ local function slurp(path)
 end
 local function text_of(path) return path and (slurp(path) or "") end
 
--- Written only if changed, so that make rebuilds only what moved; renamed into place, from a name of
--- `whose` own, since builds of several plans may write active.mk at once.
+-- Written only if changed, so that make rebuilds only what moved; renamed into place from `whose` own name.
 local function write(path, text, whose)
   if slurp(path) == text then return end
-  local new = ("%s.%s.tmp"):format(path, whose)
+  local new = path .. "." .. whose .. ".tmp"
   local file, err = io.open(new, "wb")
   local ok = file and file:write(text)
   ok = file and file:close() and ok and os.rename(new, path)
@@ -50,8 +49,7 @@ end
 local function this_machine(request, out)
   local this, tool, src = root .. "hw/this.lua", make_folder(out) .. "/probe", root .. "tools/probe"
   if not request.probe and slurp(this) then return this end
-  local cc = quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool)
-  if os.execute(cc .. " " .. quoted(src) .. "*.c -ldl") then
+  if os.execute(quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool) .. " " .. quoted(src) .. "*.c -ldl") then
     local pipe = io.popen(quoted(tool, out))
     local profile = pipe:read("a")
     if pipe:close() then write(this, profile, "probe") return this end

@@ -131,7 +131,7 @@ ENGINE_blocks-e := $(call blocks,q2_k,q4_k,mxfp4,mxfp4)
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc
 PACK_UNITS := pack pack_refuse
-PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c)))
+PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack|pack_run)\.h"' tests/c/*_test.c)))
 UNITS      := $(filter-out tier $(PLAN_UNITS) $(if $(filter-out x86_64,$(ARCH)),amx),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
 FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
