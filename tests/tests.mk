@@ -108,7 +108,12 @@ GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granite
 XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
 GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
-GPU_HW_unified      := tests/fixture/unified.lua
+GPU_HW_unified      := $(T)/unified.lua
+# hw/h200.lua as if RAM and VRAM were one memory: the weights are mapped, and the device reads them in RAM.
+gpu-engine-unified: $(T)/unified.lua
+$(T)/unified.lua: hw/h200.lua
+	@mkdir -p $(@D)
+	@sed 's/^  gpu = {$$/&\n    unified = true,/' $< >$@
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
 ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
 ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
