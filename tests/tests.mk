@@ -27,7 +27,7 @@ $(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call gold
 GGUFS := llama-dense qwen3-moe olmoe qwen2-moe granitemoe glm4-moe dbrx gpt-oss deepseek-v2 deepseek-v3 phimoe
 $(foreach g,$(GGUFS),$(if $(call golden_of,$g),$(eval ENGINE_$g-gguf := $(T)/gguf/$g.gguf kv=f32)$(eval ENGINES += $g-gguf)))
 $(GGUFS:%=engine-%-gguf): engine-%-gguf: $(T)/gguf/%.gguf
-$(T)/gguf/%.gguf: tests/e2e/make_gguf.lua
+$(T)/gguf/%.gguf: tests/e2e/make_gguf.lua tests/e2e/gguf_writer.lua
 	@mkdir -p $(@D)
 	@$(LUA) $< $(call golden_of,$*) $@
 # Latent attention in block formats, with random weights.
