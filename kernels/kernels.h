@@ -83,17 +83,15 @@ struct ig_attn {
     float *o; /* [g][hd] sum of exp(score - m) * V, 0 at first */
 };
 
-/* A KV block holds 64 positions of one KV head: K, then V of the same size, IG_KV_BLOCK standard
- * rows of hd.  F32, F16: K [hd][64] (transposed inside the block), V [64][hd].
- * Q8_0 (hd a multiple of 32): K is four panels of 16 positions (kernels/panel.h), V is
- * struct ig_kv_q8_0 [64][hd / 32].  An element is d * q, d as f16: d = max|x| of the 32, over 127,
+/* A KV block holds 64 positions of one KV head: K, then V of the same size, as much as IG_KV_BLOCK
+ * standard rows of hd.  F32, F16: K [hd][64] (transposed inside the block), V [64][hd].
+ * Q8_0 (hd a multiple of 32): K is four panels of 16 positions (kernels/panel.h), V is scales
+ * [hd / 32][64], then codes [64][hd]: so scales become floats by vectors, and codes are aligned.
+ * An element is d * q, d as f16 and q stored as q + 128: d = max|x| of the 32, over 127,
  * rounded to f16; q = x * (1 / d), rounded to nearest even and kept in [-127, 127]; all 0 when d is
  * 0.  So an element is within max|x| / 253 + 4e-6 of x.  If one of the 32 is infinite or NaN, or d
- * is beyond f16, d is NaN and the codes are 0. */
-struct ig_kv_q8_0 {
-    uint16_t d;
-    int8_t q[IG_QBLOCK];
-};
+ * is beyond f16, d is NaN and q is 0.  Read, an element of V is ig_kv_value: exact, +0 for a zero,
+ * NaN for an infinite d, which is never stored. */
 enum { IG_KV_TILE = 544 }; /* bytes of a Q8_0 panel's 32 columns */
 
 /* Fold positions [lo, hi) of one KV block into the state, 0 <= lo < hi <= 64.

@@ -34,8 +34,9 @@ ALWAYS void KV(ask)(const void *part, int hd, int element, int elements)
 ALWAYS void KV(scores)(float p[][IG_KV_BLOCK], const void *q, const void *k, const void *v, int hd,
                        int nh, int lo, int hi)
 {
-    for (int j = lo / IG_PANEL_ROWS * IG_PANEL_ROWS; j < hi; j += IG_PANEL_ROWS) {
-        KV(ask)(v, hd, j * hd, IG_PANEL_ROWS * hd);
+    enum { STEP_ = STRIP * IG_PANEL_ROWS };
+    for (int j = lo / STEP_ * STEP_; j < hi; j += STEP_) {
+        KV(ask)(v, hd, j * hd, STEP_ * hd);
         SCORES(p, q, k, hd, nh, j);
     }
 }
@@ -56,7 +57,7 @@ ALWAYS void KV(scores)(float p[][IG_KV_BLOCK], const void *queries, const void *
         for (int d = 0; d < hd; d++) {
             V kd[4];
             UNROLL
-            for (int u = 0; u < nv; u++) kd[u] = LOADV(k, d * IG_KV_BLOCK + j + u * VL);
+            for (int u = 0; u < nv; u++) kd[u] = LOADV(k, IG_KV_BLOCK, d, j, u * VL);
             KV(ask)(v, hd, j * hd + d * strip, strip);
             UNROLL
             for (int i = 0; i < nh; i++) {
@@ -78,6 +79,8 @@ ALWAYS void KV(scores)(float p[][IG_KV_BLOCK], const void *queries, const void *
 ALWAYS void KV(values)(float *o, float p[][IG_KV_BLOCK], const float *c, const void *v,
                        const void *next, int hd, int nh, int nv, int d, int lo, int hi)
 {
+    SCALES s;
+    TAKE(&s, v, d, nv * VL);
     V a[HEADS_MOST][4];
     UNROLL
     for (int i = 0; i < nh; i++) {
@@ -87,7 +90,7 @@ ALWAYS void KV(values)(float *o, float p[][IG_KV_BLOCK], const float *c, const v
     for (int j = lo; j < hi; j++) {
         V vj[4];
         UNROLL
-        for (int u = 0; u < nv; u++) vj[u] = LOADV(v, j * hd + d + u * VL);
+        for (int u = 0; u < nv; u++) vj[u] = LOADV(v, hd, j, d, u * VL);
         KV(ask)(next, hd, d * IG_KV_BLOCK + j * nv * VL, nv * VL);
         UNROLL
         for (int i = 0; i < nh; i++) {
@@ -166,3 +169,5 @@ static void KV(attn)(struct ig_attn *st, const void *q, const void *k, const voi
 #undef LOADV
 #undef LOAD1
 #undef SCORES
+#undef SCALES
+#undef TAKE

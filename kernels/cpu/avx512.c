@@ -35,6 +35,8 @@
 #define PAIR_BYTES       64
 #include "panel_float.inc.h"
 
+#include "quant_words_avx512.h"
+#include "attn_dots_avx512.h"
 #define PANEL_Q8_0 ig_panel_q8_0_avx512
 #include "attn_formats.inc.h"
 

@@ -15,15 +15,14 @@
 #define VZERO         _mm256_setzero_ps()
 #define VLOAD(p)      _mm256_loadu_ps(p)
 #define VLOAD_F16(p)  _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p)))
-#define VLOAD_I8(p)   _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p))))
 #define VSTORE(p, a)  _mm256_storeu_ps(p, a)
 #define VSET1(x)      _mm256_set1_ps(x)
-#define VHALF(h)      _mm256_cvtph_ps(_mm_set1_epi16((short)(h))) /* an f16 in all of them */
 #define VADD(a, b)    _mm256_add_ps(a, b)
 #define VSUB(a, b)    _mm256_sub_ps(a, b)
 #define VMUL(a, b)    _mm256_mul_ps(a, b)
 #define VDIV(a, b)    _mm256_div_ps(a, b)
 #define VFMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define VCODES(p)     ig_codes_avx2(p)
 #define VMAX(a, b)    _mm256_max_ps(a, b) /* a > b ? a : b, so b if one is NaN */
 #define VMIN(a, b)    _mm256_min_ps(a, b) /* a < b ? a : b, likewise */
 #define VABS(a)       _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
@@ -72,4 +71,11 @@ static inline void ig_pair_f16_avx2(const void *p, int h, V *a, V *b)
     v = _mm256_permute4x64_epi64(v, 0xd8);
     *a = _mm256_cvtph_ps(_mm256_castsi256_si128(v));
     *b = _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1));
+}
+
+/* IG_KV_CODE_BASE + code, 8 of them. */
+static inline V ig_codes_avx2(const void *p)
+{
+    const __m256i c = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
+    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(c, 8), _mm256_set1_epi32(0x47000000)));
 }

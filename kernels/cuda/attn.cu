@@ -202,8 +202,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     float o = 0.0f;
     const int h = t / ATTN_SLICE, d = t % ATTN_SLICE, sums = h < ATTN_HEADS;
     const struct column column = {
-        vs + d, kv_block(&a, w.seq, w.span * SPAN_BLOCKS, w.kv_head) + KV_PART + (size_t)((w.d0 + d) / QB) * V_BLOCK,
-        (w.d0 + d) % QB
+        vs + d, kv_block(&a, w.seq, w.span * SPAN_BLOCKS, w.kv_head) + KV_PART, w.d0 + d
     };
     if (sums) o = sum_v(&f, ps[h], &column, h, lo_block, hi_block, w.from - first, w.to - first);
     __syncthreads();

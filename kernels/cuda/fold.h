@@ -160,18 +160,19 @@ IG_FN void exponentials(struct fold *f, float (*ps)[SPAN], float (*s)[2], int lo
     }
 }
 
-/* One dimension of a span's V: in shared memory, or of Q8_0 in the cache (`memory`: the block of it in the
- * span's first position). */
+/* One dimension of a span's V: in shared memory, or of Q8_0 in the cache (`memory`: V of the span's first
+ * block). */
 struct column {
     const kv_elem *shared;
     const unsigned char *memory;
-    int d; /* in its block of 32 */
+    int d; /* of the head */
 };
 IG_FN float v_value(const struct column *v, int block, int j)
 {
     if (!KV_Q8) return kv_float(v->shared[(block * KB + j) * ATTN_SLICE]);
-    const unsigned char *p = v->memory + (size_t)block * N_HEAD_KV * KV_BYTES + (size_t)(j * HEAD_BLOCKS) * V_BLOCK;
-    return ig_half(ig_load2(p)) * (float)(signed char)ig_load1(p + 2 + v->d);
+    const unsigned char *p = v->memory + (size_t)block * N_HEAD_KV * KV_BYTES;
+    const int code = (int)ig_load1(p + V_CODES + j * HEAD_DIM + v->d);
+    return ig_half(ig_load2(p + 2 * (v->d / QB * KB + j))) * (float)(code - 128);
 }
 
 /* o of one head and dimension: blocks [lo_block, hi_block) of the span, positions [from, to). */

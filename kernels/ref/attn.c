@@ -8,14 +8,19 @@
 
 enum { KB = IG_KV_BLOCK };
 
-typedef float load_fn(const void *p, int i);
+/* Element d of row j at p, rows of n. */
+typedef float load_fn(const void *p, int n, int j, int d);
 
-static float load_f32(const void *p, int i) { return ((const float *)p)[i]; }
-static float load_f16(const void *p, int i) { return ig_fp16_to_f32(((const uint16_t *)p)[i]); }
-static float load_q8_0(const void *p, int i)
+static float load_f32(const void *p, int n, int j, int d) { return ((const float *)p)[j * n + d]; }
+static float load_f16(const void *p, int n, int j, int d)
 {
-    const struct ig_kv_q8_0 *b = (const struct ig_kv_q8_0 *)p + i / IG_QBLOCK;
-    return ig_fp16_to_f32(b->d) * (float)b->q[i % IG_QBLOCK];
+    return ig_fp16_to_f32(((const uint16_t *)p)[j * n + d]);
+}
+static float load_q8_0(const void *v, int hd, int j, int d)
+{
+    const uint16_t *scales = v;
+    const uint8_t *codes = (const uint8_t *)(scales + hd / IG_QBLOCK * KB);
+    return ig_kv_value(scales[d / IG_QBLOCK * KB + j], codes[j * hd + d]);
 }
 
 /* One head's raw scores. */
@@ -23,7 +28,7 @@ static void raw_float(load_fn *load, float p[KB], const float *q, const void *k,
 {
     for (int j = 0; j < KB; j++) {
         p[j] = 0.0f;
-        for (int d = 0; d < hd; d++) p[j] = fmaf(q[d], load(k, d * KB + j), p[j]);
+        for (int d = 0; d < hd; d++) p[j] = fmaf(q[d], load(k, KB, d, j), p[j]);
     }
 }
 
@@ -60,7 +65,7 @@ static void fold(load_fn *load, struct ig_attn *st, int h, float p[KB], const vo
 
     for (int d = 0; d < hd; d++) {
         float o = st->o[h * hd + d] * c;
-        for (int j = lo; j < hi; j++) o = fmaf(p[j], load(v, j * hd + d), o);
+        for (int j = lo; j < hi; j++) o = fmaf(p[j], load(v, hd, j, d), o);
         st->o[h * hd + d] = o;
     }
 }

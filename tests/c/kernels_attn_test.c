@@ -13,6 +13,23 @@
 static const enum ig_fmt kv_formats[] = { IG_F32, IG_F16, IG_Q8_0 };
 static const enum data_kind all_plain[3] = { PLAIN, PLAIN, PLAIN };
 
+/* V of a block; of Q8_0 the scales first, then the codes. */
+static void data_v(enum ig_fmt fmt, void *v, int hd, enum data_kind kind)
+{
+    if (fmt != IG_Q8_0) {
+        data_row(fmt, v, KB * hd, kind);
+        return;
+    }
+    const int blocks = KB * hd / 32;
+    uint8_t *row = malloc((size_t)blocks * 34), *codes = (uint8_t *)v + 2 * blocks;
+    data_row(fmt, row, KB * hd, kind);
+    for (int b = 0; b < blocks; b++) {
+        memcpy((uint8_t *)v + 2 * b, row + 34 * b, 2);
+        memcpy(codes + 32 * b, row + 34 * b + 2, 32);
+    }
+    free(row);
+}
+
 /* kind: of q, K and V */
 static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int g, int lo, int hi,
                        float m0, const enum data_kind *kind)
@@ -41,7 +58,7 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
         else
             data_floats(q.p, g * hd, kind[0]);
         data_row(fmt, key.p, KB * hd, kind[1]);
-        data_row(fmt, val.p, KB * hd, turn ? kind[2] : WIDE);
+        data_v(fmt, val.p, hd, turn ? kind[2] : WIDE);
         for (int s = 0; s < 2; s++) {
             struct ig_attn st = { m[s].p, l[s].p, o[s].p };
             (s ? k : &ig_kernels_ref)
@@ -166,7 +183,9 @@ static void kv_q8_0_is_near(void **state)
         if (trial % 11 == 0) in[1][40] = 1e8f; /* over 127 beyond f16 */
         ig_kernels_ref.store_kv[IG_Q8_0](block, in[0], in[1], HD, pos);
         ig_panel_row(IG_Q8_0, out[0], block + pos / 16 * (HD / 32) * IG_KV_TILE, pos % 16, HD);
-        ig_row_to_f32(IG_Q8_0, out[1], block + PART + pos * HD / 32 * 34, HD);
+        const uint16_t *scales = (const uint16_t *)(const void *)(block + PART);
+        for (int d = 0; d < HD; d++)
+            out[1][d] = ig_kv_value(scales[d / 32 * KB + pos], block[PART + 4 * HD + pos * HD + d]);
         for (int i = 0; i < 2 * HD / 32; i++) {
             const float *x = in[0] + i * 32, *y = out[0] + i * 32;
             float most = 0.0f, sum = 0.0f;
