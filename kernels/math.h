@@ -94,14 +94,13 @@ static inline uint16_t ig_fp16_from_f32(float x)
     return (uint16_t)(sign | ((even - 0x38000000u) >> 13));
 }
 
-#define IG_KV_CODE_BASE 32768.0f /* plus a code: the code's bits are bits 8 to 15 of the float */
-#define IG_KV_CODE_ZERO 32896.0f /* the same of q = 0; times an f16 it is exact */
-
-/* An element of V in the Q8_0 cache: kernels.h. */
-static inline float ig_kv_value(uint16_t d, uint8_t code)
+/* kernels.h, V in the Q8_0 cache: the largest weight, both of whose bytes are below 128 when they are
+ * signed; and a weight from its two factors. */
+#define IG_KV_WEIGHT      32512.0f
+#define IG_KV_LEAST_PEAK 0x1p-100f
+static inline int ig_kv_weight(float p, float d)
 {
-    const float scale = ig_fp16_to_f32(d);
-    return fmaf(scale, IG_KV_CODE_BASE + (float)code, -(scale * IG_KV_CODE_ZERO));
+    return (int)(ig_f32_bits(fmaf(p, d, IG_ROUND)) & 0xffffu);
 }
 
 static inline float ig_bf16_to_f32(uint16_t h) { return ig_bits_f32((uint32_t)h << 16); }

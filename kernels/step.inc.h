@@ -43,12 +43,11 @@ static void STEP(store_f16)(void *block, const float *k, const float *v, int hd,
 /* 32 values as the Q8_0 cache holds them, kernels.h. */
 struct STEP(kv_codes) {
     uint16_t d;
-    uint8_t q[IG_QBLOCK];
+    int8_t q[IG_QBLOCK];
 };
 static struct STEP(kv_codes) STEP(kv_codes)(const float *x)
 {
     struct STEP(kv_codes) b = { .d = 0x7e00 };
-    memset(b.q, 128, sizeof b.q);
     float most = 0.0f, bad = 0.0f;
     for (int i = 0; i < IG_QBLOCK; i++) {
         most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
@@ -62,7 +61,7 @@ static struct STEP(kv_codes) STEP(kv_codes)(const float *x)
         float y = x[i] * inv;
         y = y > 127.0f ? 127.0f : y;
         y = y < -127.0f ? -127.0f : y;
-        b.q[i] = (uint8_t)(ig_f32_bits(y + IG_ROUND) + 128);
+        b.q[i] = (int8_t)(uint8_t)ig_f32_bits(y + IG_ROUND);
     }
     return b;
 }
@@ -72,14 +71,14 @@ static void STEP(store_q8_0)(void *block, const float *k, const float *v, int hd
     const int blocks = hd / IG_QBLOCK, row = pos % IG_PANEL_ROWS;
     uint8_t *tile = (uint8_t *)block + (size_t)(pos / IG_PANEL_ROWS * blocks) * IG_KV_TILE;
     uint16_t *scales = (uint16_t *)block + (size_t)blocks * IG_KV_BLOCK * (IG_QBLOCK + 2) / 2;
-    uint8_t *codes = (uint8_t *)(scales + blocks * IG_KV_BLOCK) + pos * hd;
+    int8_t *codes = (int8_t *)(scales + blocks * IG_KV_BLOCK) + pos / 4 * 4 * hd + pos % 4;
     for (int b = 0; b < blocks; b++, tile += IG_KV_TILE) {
         const struct STEP(kv_codes) kb = STEP(kv_codes)(k + b * IG_QBLOCK);
         const struct STEP(kv_codes) vb = STEP(kv_codes)(v + b * IG_QBLOCK);
         memcpy(tile + 2 * row, &kb.d, sizeof kb.d);
-        for (int i = 0; i < IG_QBLOCK; i++) tile[32 + i / 4 * 64 + 4 * row + i % 4] = kb.q[i];
+        for (int i = 0; i < IG_QBLOCK; i++) tile[32 + i / 4 * 64 + 4 * row + i % 4] = (uint8_t)(kb.q[i] + 128);
         scales[b * IG_KV_BLOCK + pos] = vb.d;
-        memcpy(codes + b * IG_QBLOCK, vb.q, sizeof vb.q);
+        for (int i = 0; i < IG_QBLOCK; i++) codes[4 * (b * IG_QBLOCK + i)] = vb.q[i];
     }
 }
 

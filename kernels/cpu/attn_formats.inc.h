@@ -7,20 +7,17 @@ enum { HEADS_MOST = VL == 16 ? 8 : 4 }; /* heads at a time */
 
 #define KV(f)       VNAME(f##_f32)
 #define BYTES(n)    ((n) * sizeof(float))
-#define SCALES int
-#define TAKE(s, v, d, n) (void)(s)
-#define LOADV(p, hd, j, d, u) VLOAD((const float *)(p) + (j) * (hd) + (d) + (u))
+#define LOADV(p, i) VLOAD((const float *)(p) + (i))
 #define LOAD1(p, i) ((const float *)(p))[i]
 #include "attn.inc.h"
 
 #define KV(f)       VNAME(f##_f16)
 #define BYTES(n)    ((n) * sizeof(uint16_t))
-#define SCALES int
-#define TAKE(s, v, d, n) (void)(s)
-#define LOADV(p, hd, j, d, u) VLOAD_F16((const uint16_t *)(p) + (j) * (hd) + (d) + (u))
+#define LOADV(p, i) VLOAD_F16((const uint16_t *)(p) + (i))
 #define LOAD1(p, i) ig_fp16_to_f32(((const uint16_t *)(p))[i])
 #include "attn.inc.h"
 
+#include WORDS
 #include "attn_q8_0.inc.h"
 
 #undef ALWAYS

@@ -36,8 +36,7 @@
 #include "panel_float.inc.h"
 
 #include "quant_words_avx512.h"
-#include "attn_dots_avx512.h"
-#define PANEL_Q8_0 ig_panel_q8_0_avx512
+#define WORDS "attn_words_avx512.h"
 #include "attn_formats.inc.h"
 
 static void quantize_avx512(struct ig_xq *y, const float *x, int n)

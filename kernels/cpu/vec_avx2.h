@@ -22,7 +22,6 @@
 #define VMUL(a, b)    _mm256_mul_ps(a, b)
 #define VDIV(a, b)    _mm256_div_ps(a, b)
 #define VFMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-#define VCODES(p)     ig_codes_avx2(p)
 #define VMAX(a, b)    _mm256_max_ps(a, b) /* a > b ? a : b, so b if one is NaN */
 #define VMIN(a, b)    _mm256_min_ps(a, b) /* a < b ? a : b, likewise */
 #define VABS(a)       _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
@@ -71,11 +70,4 @@ static inline void ig_pair_f16_avx2(const void *p, int h, V *a, V *b)
     v = _mm256_permute4x64_epi64(v, 0xd8);
     *a = _mm256_cvtph_ps(_mm256_castsi256_si128(v));
     *b = _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1));
-}
-
-/* IG_KV_CODE_BASE + code, 8 of them. */
-static inline V ig_codes_avx2(const void *p)
-{
-    const __m256i c = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
-    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(c, 8), _mm256_set1_epi32(0x47000000)));
 }

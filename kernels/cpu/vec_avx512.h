@@ -22,7 +22,6 @@
 #define VMUL(a, b)    _mm512_mul_ps(a, b)
 #define VDIV(a, b)    _mm512_div_ps(a, b)
 #define VFMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define VCODES(p) ig_codes_avx512(p)
 #define VMAX(a, b)    _mm512_max_ps(a, b) /* a > b ? a : b, so b if one is NaN */
 #define VMIN(a, b)    _mm512_min_ps(a, b) /* a < b ? a : b, likewise */
 #define VABS(a)       _mm512_abs_ps(a)
@@ -69,12 +68,4 @@ static inline void ig_pair_f16_avx512(const void *p, int h, V *a, V *b)
     const __m512i v = _mm512_permutexvar_epi16(even_odd, _mm512_loadu_si512(p));
     *a = _mm512_cvtph_ps(_mm512_castsi512_si256(v));
     *b = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1));
-}
-
-/* 2^15 + code, 16 of them: the byte in its place among the mantissa's bits. */
-static inline V ig_codes_avx512(const void *p)
-{
-    const __m512i place = _mm512_set_epi32(15 << 8, 14 << 8, 13 << 8, 12 << 8, 11 << 8, 10 << 8, 9 << 8, 8 << 8, 7 << 8, 6 << 8, 5 << 8, 4 << 8, 3 << 8, 2 << 8, 1 << 8, 0);
-    const __m512i four = _mm512_broadcast_i32x4(_mm_loadu_si128(p));
-    return _mm512_castsi512_ps(_mm512_mask_shuffle_epi8(_mm512_set1_epi32(0x47000000), 0x2222222222222222, four, place));
 }

@@ -15,7 +15,6 @@
 #define VZERO                 vdupq_n_f32(0.0f)
 #define VLOAD(p)              vld1q_f32(p)
 #define VLOAD_F16(p)          vcvt_f32_f16(vld1_f16((const void *)(p)))
-#define VCODES(p)             ig_codes_neon(p)
 #define VSTORE(p, a)          vst1q_f32(p, a)
 #define VSET1(x)              vdupq_n_f32(x)
 #define VADD(a, b)            vaddq_f32(a, b)
@@ -39,15 +38,6 @@
 /* a > b ? a : b, so b if one is NaN; the instruction of that name would give the NaN. */
 static inline V ig_max_neon(V a, V b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 static inline V ig_min_neon(V a, V b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
-
-/* IG_KV_CODE_BASE + code, four of them: four bytes are read and no more. */
-static inline V ig_codes_neon(const void *p)
-{
-    uint32_t u;
-    memcpy(&u, p, sizeof u);
-    const uint16x4_t w = vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(u))));
-    return vreinterpretq_f32_u32(vorrq_u32(vshll_n_u16(w, 8), vdupq_n_u32(0x47000000)));
-}
 
 /* i + (i + 2), then 1: the rest of rule 4's tree. */
 static inline float ig_vtree_neon(V a)

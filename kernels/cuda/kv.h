@@ -174,7 +174,7 @@ IG_FN void store_pair(const struct ig_args *a, int seq, int pos, int kv_head, in
         *(unsigned short *)(void *)(vs + 2 * (d / QB * KB + pos % KB)) = (unsigned short)vd;
     }
     tile[QB + i / 4 * 64 + 4 * row + i % 4] = (unsigned char)(kq + 128);
-    vs[V_CODES + pos % KB * HEAD_DIM + d] = (unsigned char)(vq + 128);
+    vs[V_CODES + 4 * (pos % KB / 4 * HEAD_DIM + d) + pos % 4] = (unsigned char)vq;
 #else
     ((kv_elem *)(void *)base)[d * KB + pos % KB] = kv_round(k);
     ((kv_elem *)(void *)base)[(KB + pos % KB) * HEAD_DIM + d] = kv_round(v);

@@ -25,6 +25,7 @@ static void data_v(enum ig_fmt fmt, void *v, int hd, enum data_kind kind)
     data_row(fmt, row, KB * hd, kind);
     for (int b = 0; b < blocks; b++) {
         memcpy((uint8_t *)v + 2 * b, row + 34 * b, 2);
+        ((uint8_t *)v)[2 * b + 1] &= 0x7f; /* no scale is negative */
         memcpy(codes + 32 * b, row + 34 * b + 2, 32);
     }
     free(row);
@@ -184,8 +185,9 @@ static void kv_q8_0_is_near(void **state)
         ig_kernels_ref.store_kv[IG_Q8_0](block, in[0], in[1], HD, pos);
         ig_panel_row(IG_Q8_0, out[0], block + pos / 16 * (HD / 32) * IG_KV_TILE, pos % 16, HD);
         const uint16_t *scales = (const uint16_t *)(const void *)(block + PART);
+        const int8_t *codes = (const int8_t *)(block + PART + 4 * HD) + pos / 4 * 4 * HD + pos % 4;
         for (int d = 0; d < HD; d++)
-            out[1][d] = ig_kv_value(scales[d / 32 * KB + pos], block[PART + 4 * HD + pos * HD + d]);
+            out[1][d] = ig_fp16_to_f32(scales[d / 32 * KB + pos]) * (float)codes[4 * d];
         for (int i = 0; i < 2 * HD / 32; i++) {
             const float *x = in[0] + i * 32, *y = out[0] + i * 32;
             float most = 0.0f, sum = 0.0f;
