@@ -85,12 +85,15 @@ struct ig_attn {
 
 /* A KV block holds 64 positions of one KV head: K, then V of the same size, as much as IG_KV_BLOCK
  * standard rows of hd.  F32, F16: K [hd][64] (transposed inside the block), V [64][hd].
- * Q8_0 (hd a multiple of 32): K is four panels of 16 positions (kernels/panel.h), V is scales
- * [hd / 32][64], then codes [16][hd][4], position j in [j / 4][d][j % 4]: so products of bytes add
- * over positions.  An element is d * q, d as f16: d = max|x| of the 32, over 127, rounded to f16;
+ * Q8_0 (hd a multiple of 32): K is four panels of 16 positions (kernels/panel.h), V is
+ * struct ig_kv_values [hd / 32], in which products of bytes add over positions.  An element is d * q, d as f16: d = max|x| of the 32, over 127, rounded to f16;
  * q = x * (1 / d), rounded to nearest even and kept in [-127, 127]; all 0 when d is 0.  So an
  * element is within max|x| / 253 + 4e-6 of x.  If one of the 32 is infinite or NaN, or d is beyond
  * f16, d is NaN and the codes are 0.  d is never negative or infinite. */
+struct ig_kv_values { /* 32 dimensions of 64 positions: element d of position j */
+    uint16_t d[IG_KV_BLOCK];
+    int8_t q[IG_KV_BLOCK / 4][IG_QBLOCK][4]; /* [j / 4][d][j % 4] */
+};
 enum { IG_KV_TILE = 544 }; /* bytes of a Q8_0 panel's 32 columns */
 
 /* Fold positions [lo, hi) of one KV block into the state, 0 <= lo < hi <= 64.
@@ -101,8 +104,8 @@ enum { IG_KV_TILE = 544 }; /* bytes of a Q8_0 panel's 32 columns */
  * l = fmaf(l, c, sum16(p)), sum16 by rule 4 with position j in lane j % 16;
  * o = o * c, then o = fmaf(p_j, v_j, o) for j ascending.  For Q8_0 the products of 64 positions are
  * an exact sum of integers, in any order: V's scale d_j goes into a weight of 15 bits,
- *   P = ig_expf(the largest score of the block, found as m' is, - m'), NaN if an l would be;
- *   u = P >= 2^-100 ? IG_KV_WEIGHT / P : 0; D = the largest d_j of 32 dimensions, from 0 on, NaN if
+ *   P = ig_expf(the largest score of the block, found as m' is, - m'), 0 below 2^-80, NaN if a p_j
+ *   is; u = P > 0 ? IG_KV_WEIGHT / P : 0; D = the largest d_j of 32 dimensions, from 0 on, NaN if
  *   one is not finite (then o is NaN); r = D > 0 ? 1 / D : 0;
  *   w_j = (p_j * u) times (d_j * r), rounded once, to the nearest integer or the even one;
  *   o = fmaf((float)(sum of w_j q_j), P * (1 / IG_KV_WEIGHT) * D, o * c).

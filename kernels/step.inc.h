@@ -70,15 +70,14 @@ static void STEP(store_q8_0)(void *block, const float *k, const float *v, int hd
 {
     const int blocks = hd / IG_QBLOCK, row = pos % IG_PANEL_ROWS;
     uint8_t *tile = (uint8_t *)block + (size_t)(pos / IG_PANEL_ROWS * blocks) * IG_KV_TILE;
-    uint16_t *scales = (uint16_t *)block + (size_t)blocks * IG_KV_BLOCK * (IG_QBLOCK + 2) / 2;
-    int8_t *codes = (int8_t *)(scales + blocks * IG_KV_BLOCK) + pos / 4 * 4 * hd + pos % 4;
-    for (int b = 0; b < blocks; b++, tile += IG_KV_TILE) {
+    struct ig_kv_values *to = (struct ig_kv_values *)block + blocks; /* K has the same size */
+    for (int b = 0; b < blocks; b++, tile += IG_KV_TILE, to++) {
         const struct STEP(kv_codes) kb = STEP(kv_codes)(k + b * IG_QBLOCK);
         const struct STEP(kv_codes) vb = STEP(kv_codes)(v + b * IG_QBLOCK);
         memcpy(tile + 2 * row, &kb.d, sizeof kb.d);
         for (int i = 0; i < IG_QBLOCK; i++) tile[32 + i / 4 * 64 + 4 * row + i % 4] = (uint8_t)(kb.q[i] + 128);
-        scales[b * IG_KV_BLOCK + pos] = vb.d;
-        for (int i = 0; i < IG_QBLOCK; i++) codes[4 * (b * IG_QBLOCK + i)] = vb.q[i];
+        to->d[pos] = vb.d;
+        for (int i = 0; i < IG_QBLOCK; i++) to->q[pos / 4][i][pos % 4] = vb.q[i];
     }
 }
 

@@ -48,9 +48,9 @@ ALWAYS void VNAME(weigh)(uint8_t w[][4 * IG_KV_BLOCK], float *unit, float p[][IG
     }
 }
 
-/* o = o * c + the sum of p * V for 32 dimensions, whose first codes are v's. */
+/* o = o * c + the sum of p * V for 32 dimensions. */
 ALWAYS void VNAME(sum_codes)(float *o, uint8_t w[][4 * IG_KV_BLOCK], const float *unit,
-                             const float *c, const int8_t *v, int hd, int nh, int lo, int hi,
+                             const float *c, const struct ig_kv_values *v, int hd, int nh, int lo, int hi,
                              struct asks *a)
 {
     enum { MOST = 4, WIDE = IG_QBLOCK / VL < 2 ? IG_QBLOCK / VL : 2 };
@@ -68,7 +68,7 @@ ALWAYS void VNAME(sum_codes)(float *o, uint8_t w[][4 * IG_KV_BLOCK], const float
                 CODES q[WIDE];
                 if (j % 8 == 0) VNAME(ask)(a);
                 UNROLL
-                for (int u = 0; u < WIDE; u++) q[u] = LOAD_CODES(v + j * hd + 4 * (d + u * VL));
+                for (int u = 0; u < WIDE; u++) q[u] = LOAD_CODES(v->q[j / 4][d + u * VL]);
                 UNROLL
                 for (int i = 0; i < n; i++) {
                     const WEIGHT x = LOAD_WEIGHT(w[h + i] + 4 * j);
@@ -108,15 +108,15 @@ ALWAYS void VNAME(heads_q8_0)(struct ig_attn *st, int h, const void *queries, co
     VNAME(soften)
     (p, c, peak, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step);
     for (int i = 0; i < nh; i++) {
-        const V u = VSET1(peak[i] >= IG_KV_LEAST_PEAK ? IG_KV_WEIGHT / peak[i] : 0.0f);
+        peak[i] = ig_kv_peak(peak[i]);
+        const V u = VSET1(peak[i] > 0.0f ? IG_KV_WEIGHT / peak[i] : 0.0f);
         UNROLL
         for (int j = 0; j < IG_KV_BLOCK; j += VL) VSTORE(p[i] + j, VMUL(VLOAD(p[i] + j), u));
     }
-    const uint16_t *scales = v;
-    const int8_t *codes = (const int8_t *)(scales + blocks * IG_KV_BLOCK);
+    const struct ig_kv_values *x = v;
     for (int b = 0; b < blocks; b++) {
-        VNAME(weigh)(w, unit, p, peak, scales + b * IG_KV_BLOCK, nh, lo, hi);
-        VNAME(sum_codes)(st->o + h * hd + b * IG_QBLOCK, w, unit, c, codes + 4 * b * IG_QBLOCK, hd, nh, lo, hi, &a);
+        VNAME(weigh)(w, unit, p, peak, x[b].d, nh, lo, hi);
+        VNAME(sum_codes)(st->o + h * hd + b * IG_QBLOCK, w, unit, c, x + b, hd, nh, lo, hi, &a);
     }
 }
 

@@ -179,7 +179,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     __syncthreads();
     if (active) exponentials(&f, ps, s, lo_block, block, lo, hi);
 #if KV_Q8
-    if (active) v_most(f.v_most[block], keys + KV_PART + 2 * (w.d0 / QB * KB), lo, hi);
+    if (active) v_most(f.v_most[block], keys + KV_PART + w.d0 / QB * V_BLOCK, lo, hi);
 #endif
     ig_fetched();
     __syncthreads();

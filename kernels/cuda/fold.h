@@ -161,7 +161,7 @@ IG_FN void exponentials(struct fold *f, float (*ps)[SPAN], float (*s)[2], int lo
             f->scale[h][block] = ig_expf(before - m);
             f->sum[h][block] = sum;
 #if KV_Q8
-            f->peak[h][block] = fmaf(sum, 0.0f, ig_expf(f->max[h][block] - m));
+            f->peak[h][block] = ig_kv_peak(fmaf(sum, 0.0f, ig_expf(f->max[h][block] - m)));
 #endif
         }
     }
@@ -173,7 +173,7 @@ IG_FN void v_most(float *most, const unsigned char *v, int lo, int hi)
 {
     const int lane = (int)threadIdx.x & 31;
     for (int b = 0; b < ATTN_SLICE / QB; b++) {
-        const unsigned two = ig_load4(v + 2 * (b * KB + 2 * lane));
+        const unsigned two = ig_load4(v + b * V_BLOCK + 2 * (2 * lane));
         float top = 0.0f, bad = 0.0f;
         UNROLL for (int i = 0; i < 2; i++)
         {
@@ -202,15 +202,15 @@ IG_FN float sum_v(const struct fold *f, const float *ps, const unsigned char *v,
 {
     float o = 0.0f;
     for (int b = lo_block; b < hi_block; b++) {
-        const unsigned char *const block = v + (size_t)b * N_HEAD_KV * KV_BYTES;
-        const unsigned char *const scales = block + 2 * (d / QB * KB), *const codes = block + V_CODES + 4 * d;
+        const unsigned char *const scales = v + (size_t)b * N_HEAD_KV * KV_BYTES + d / QB * V_BLOCK;
+        const unsigned char *const codes = scales + V_CODES + 4 * (d % QB);
         const float peak = f->peak[h][b], most = f->v_most[b][in_slice / QB];
-        const float u = peak >= IG_KV_LEAST_PEAK ? IG_KV_WEIGHT / peak : 0.0f, r = most > 0.0f ? 1.0f / most : 0.0f;
+        const float u = peak > 0.0f ? IG_KV_WEIGHT / peak : 0.0f, r = most > 0.0f ? 1.0f / most : 0.0f;
         const int lo = from > b * KB ? from - b * KB : 0, hi = LEAST(to - b * KB, KB);
         int sum = 0;
         UNROLL_BY(4) for (int j = lo / 4 * 4; j < hi; j += 4)
         {
-            const unsigned q = ig_load4(codes + (size_t)j * HEAD_DIM);
+            const unsigned q = ig_load4(codes + j * QB);
             UNROLL for (int i = 0; i < 4; i++)
             {
                 const float p = ps[b * KB + j + i], s = ig_half(ig_load2(scales + 2 * (j + i)));

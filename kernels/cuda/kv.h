@@ -11,8 +11,8 @@
 enum {
     KV_ELEM = KV_Q8 ? 1 : KV_FMT == IG_F32 ? 4 : 2,
     HEAD_BLOCKS = DIV_UP(HEAD_DIM, QB),
-    V_CODES = KB * HEAD_BLOCKS * 2,         /* of Q8_0: bytes of V's scales, which its codes follow */
-    KV_PART = KV_Q8 ? V_CODES + KB * HEAD_BLOCKS * QB : KB * HEAD_DIM * KV_ELEM, /* K, or V */
+    V_CODES = 2 * KB, V_BLOCK = V_CODES + KB * QB, /* bytes of struct ig_kv_values: scales, all */
+    KV_PART = KV_Q8 ? HEAD_BLOCKS * V_BLOCK : KB * HEAD_DIM * KV_ELEM, /* K, or V */
     KV_BYTES = 2 * KV_PART,                 /* of one block and head */
     K_BUNCH = HEAD_DIM % 16 == 0 ? 16 : HEAD_DIM % 8 == 0 ? 8 : 2, /* dimensions of K at once */
     K_DEPTH = KV_FMT == IG_F32 ? 1 : 2 /* bunches in flight */
@@ -168,13 +168,13 @@ IG_FN void store_pair(const struct ig_args *a, int seq, int pos, int kv_head, in
     unsigned kd, vd;
     const int kq = kv_code(k, &kd), vq = kv_code(v, &vd), row = pos % PR, i = d % QB;
     unsigned char *tile = base + (size_t)(pos % KB / PR * HEAD_BLOCKS + d / QB) * IG_KV_TILE;
-    unsigned char *const vs = base + KV_PART;
+    unsigned char *const vs = base + KV_PART + d / QB * V_BLOCK;
     if (i == 0) {
         *(unsigned short *)(void *)(tile + 2 * row) = (unsigned short)kd;
-        *(unsigned short *)(void *)(vs + 2 * (d / QB * KB + pos % KB)) = (unsigned short)vd;
+        *(unsigned short *)(void *)(vs + 2 * (pos % KB)) = (unsigned short)vd;
     }
     tile[QB + i / 4 * 64 + 4 * row + i % 4] = (unsigned char)(kq + 128);
-    vs[V_CODES + 4 * (pos % KB / 4 * HEAD_DIM + d) + pos % 4] = (unsigned char)vq;
+    vs[V_CODES + 4 * (pos % KB / 4 * QB + i) + pos % 4] = (unsigned char)vq;
 #else
     ((kv_elem *)(void *)base)[d * KB + pos % KB] = kv_round(k);
     ((kv_elem *)(void *)base)[(KB + pos % KB) * HEAD_DIM + d] = kv_round(v);

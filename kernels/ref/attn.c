@@ -34,7 +34,7 @@ static void raw_q8_0(float p[KB], const struct ig_xq *q, const void *k, int hd)
 }
 
 /* Raw scores -> probabilities, with m and l of head h; what its older sums are multiplied with.
- * peak: the largest probability, NaN if one is. */
+ * peak: the largest probability, 0 if that is tiny, NaN if one is. */
 static float soften(struct ig_attn *st, int h, float p[KB], int lo, int hi, float scale,
                     const float *bias, float *peak)
 {
@@ -54,7 +54,7 @@ static float soften(struct ig_attn *st, int h, float p[KB], int lo, int hi, floa
     const float sum = ig_tree16(lane);
     st->m[h] = most;
     st->l[h] = fmaf(st->l[h], c, sum);
-    *peak = fmaf(sum, 0.0f, ig_expf(top - most));
+    *peak = ig_kv_peak(fmaf(sum, 0.0f, ig_expf(top - most)));
     return c;
 }
 
@@ -72,12 +72,12 @@ static void sum_float(load_fn *load, float *o, const float p[KB], float c, const
 static void sum_q8_0(float *o, const float p[KB], float c, float peak, const void *v, int hd,
                      int lo, int hi)
 {
-    const int8_t *codes = (const int8_t *)v + hd / IG_QBLOCK * KB * 2;
-    const float u = peak >= IG_KV_LEAST_PEAK ? IG_KV_WEIGHT / peak : 0.0f;
-    for (int b = 0; b < hd / IG_QBLOCK; b++) {
+    const struct ig_kv_values *x = v;
+    const float u = peak > 0.0f ? IG_KV_WEIGHT / peak : 0.0f;
+    for (int b = 0; b < hd / IG_QBLOCK; b++, x++, o += IG_QBLOCK) {
         float scale[KB], most = 0.0f, bad = 0.0f;
         for (int j = lo; j < hi; j++) {
-            scale[j] = ig_fp16_to_f32(((const uint16_t *)v)[b * KB + j]);
+            scale[j] = ig_fp16_to_f32(x->d[j]);
             most = scale[j] > most ? scale[j] : most;
             bad = fmaf(scale[j], 0.0f, bad);
         }
@@ -85,9 +85,9 @@ static void sum_q8_0(float *o, const float p[KB], float c, float peak, const voi
         const float unit = peak * (1.0f / IG_KV_WEIGHT) * (most + bad);
         int w[KB];
         for (int j = lo; j < hi; j++) w[j] = ig_kv_weight(p[j] * u, scale[j] * r);
-        for (int d = b * IG_QBLOCK; d < (b + 1) * IG_QBLOCK; d++) {
+        for (int d = 0; d < IG_QBLOCK; d++) {
             int32_t sum = 0;
-            for (int j = lo; j < hi; j++) sum += w[j] * codes[(j / 4 * hd + d) * 4 + j % 4];
+            for (int j = lo; j < hi; j++) sum += w[j] * x->q[j / 4][d][j % 4];
             o[d] = fmaf((float)sum, unit, o[d] * c);
         }
     }

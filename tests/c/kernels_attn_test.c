@@ -21,12 +21,14 @@ static void data_v(enum ig_fmt fmt, void *v, int hd, enum data_kind kind)
         return;
     }
     const int blocks = KB * hd / 32;
-    uint8_t *row = malloc((size_t)blocks * 34), *codes = (uint8_t *)v + 2 * blocks;
+    uint8_t *row = malloc((size_t)blocks * 34);
     data_row(fmt, row, KB * hd, kind);
     for (int b = 0; b < blocks; b++) {
-        memcpy((uint8_t *)v + 2 * b, row + 34 * b, 2);
-        ((uint8_t *)v)[2 * b + 1] &= 0x7f; /* no scale is negative */
-        memcpy(codes + 32 * b, row + 34 * b + 2, 32);
+        struct ig_kv_values *to = (struct ig_kv_values *)v + b / KB;
+        const int j = b % KB;
+        memcpy(&to->d[j], row + 34 * b, 2);
+        to->d[j] &= 0x7fff; /* no scale is negative */
+        for (int i = 0; i < 32; i++) to->q[j / 4][i][j % 4] = (int8_t)row[34 * b + 2 + i];
     }
     free(row);
 }
@@ -173,7 +175,7 @@ static void kv_q8_0_is_near(void **state)
 {
     (void)state;
     enum { HD = 64, PART = KB * HD / 32 * 34 };
-    static uint8_t block[2 * PART];
+    static _Alignas(4) uint8_t block[2 * PART];
     float in[2][HD], out[2][HD];
     for (int trial = 0; trial < 2000; trial++) {
         const int pos = trial % KB;
@@ -184,10 +186,9 @@ static void kv_q8_0_is_near(void **state)
         if (trial % 11 == 0) in[1][40] = 1e8f; /* over 127 beyond f16 */
         ig_kernels_ref.store_kv[IG_Q8_0](block, in[0], in[1], HD, pos);
         ig_panel_row(IG_Q8_0, out[0], block + pos / 16 * (HD / 32) * IG_KV_TILE, pos % 16, HD);
-        const uint16_t *scales = (const uint16_t *)(const void *)(block + PART);
-        const int8_t *codes = (const int8_t *)(block + PART + 4 * HD) + pos / 4 * 4 * HD + pos % 4;
+        const struct ig_kv_values *v = (const void *)(block + PART);
         for (int d = 0; d < HD; d++)
-            out[1][d] = ig_fp16_to_f32(scales[d / 32 * KB + pos]) * (float)codes[4 * d];
+            out[1][d] = ig_fp16_to_f32(v[d / 32].d[pos]) * (float)v[d / 32].q[pos / 4][d % 32][pos % 4];
         for (int i = 0; i < 2 * HD / 32; i++) {
             const float *x = in[0] + i * 32, *y = out[0] + i * 32;
             float most = 0.0f, sum = 0.0f;
