@@ -86,10 +86,11 @@ struct ig_attn {
 /* A KV block holds 64 positions of one KV head: K, then V of the same size, as much as IG_KV_BLOCK
  * standard rows of hd.  F32, F16: K [hd][64] (transposed inside the block), V [64][hd].
  * Q8_0 (hd a multiple of 32): K is four panels of 16 positions (kernels/panel.h), V is
- * struct ig_kv_values [hd / 32], in which products of bytes add over positions.  An element is d * q, d as f16: d = max|x| of the 32, over 127, rounded to f16;
- * q = x * (1 / d), rounded to nearest even and kept in [-127, 127]; all 0 when d is 0.  So an
- * element is within max|x| / 253 + 4e-6 of x.  If one of the 32 is infinite or NaN, or d is beyond
- * f16, d is NaN and the codes are 0.  d is never negative or infinite. */
+ * struct ig_kv_values [hd / 32], in which products of bytes add over positions.  An element is d *
+ * q, d as f16: d = max|x| of the 32, over 127, rounded to f16; q = x * (1 / d), rounded to nearest
+ * even and kept in [-127, 127]; all 0 when d is 0.  So an element is within max|x| / 253 + 4e-6 of
+ * x.  If one of the 32 is infinite or NaN, or d is beyond f16, d is NaN and the codes are 0.  d is
+ * never negative or infinite. */
 struct ig_kv_values { /* 32 dimensions of 64 positions: element d of position j */
     uint16_t d[IG_KV_BLOCK];
     int8_t q[IG_KV_BLOCK / 4][IG_QBLOCK][4]; /* [j / 4][d][j % 4] */
@@ -110,8 +111,9 @@ enum { IG_KV_TILE = 544 }; /* bytes of a Q8_0 panel's 32 columns */
  *   w_j = (p_j * u) times (d_j * r), rounded once, to the nearest integer or the even one;
  *   o = fmaf((float)(sum of w_j q_j), P * (1 / IG_KV_WEIGHT) * D, o * c).
  * So a weight is within 2^-16 of the largest one of its block.
- * Rows of K and biases outside [lo, hi) may be read, never used.  `next`: the K that will be read
- * in the next call, to be fetched meanwhile; any address that is mapped or not. */
+ * Rows of K and biases outside [lo, hi) may be read, never used.  `next`: the K, with its V behind
+ * it, that will be read in the next call, to be fetched meanwhile: k, or any address that is mapped
+ * or not. */
 typedef void ig_attn_fn(struct ig_attn *st, const void *q, const void *k, const void *v,
                         const void *next, int hd, int g, int lo, int hi, float scale,
                         const float *bias, int step);

@@ -75,7 +75,8 @@ static void STEP(store_q8_0)(void *block, const float *k, const float *v, int hd
         const struct STEP(kv_codes) kb = STEP(kv_codes)(k + b * IG_QBLOCK);
         const struct STEP(kv_codes) vb = STEP(kv_codes)(v + b * IG_QBLOCK);
         memcpy(tile + 2 * row, &kb.d, sizeof kb.d);
-        for (int i = 0; i < IG_QBLOCK; i++) tile[32 + i / 4 * 64 + 4 * row + i % 4] = (uint8_t)(kb.q[i] + 128);
+        for (int i = 0; i < IG_QBLOCK; i++)
+            tile[32 + i / 4 * 64 + 4 * row + i % 4] = (uint8_t)(kb.q[i] + 128);
         to->d[pos] = vb.d;
         for (int i = 0; i < IG_QBLOCK; i++) to->q[pos / 4][i][pos % 4] = vb.q[i];
     }

@@ -1,4 +1,4 @@
-/* attn.inc.h -- attention over one KV block, written once over vec_*.h.
+/* attn.inc.h -- attention over one KV block of floats, written once over vec_*.h.
  *
  * Include it with these defined; it undefines them again:
  *   KV(f)         function name with the format's suffix

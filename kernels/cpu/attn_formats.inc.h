@@ -1,6 +1,6 @@
-/* attn_formats.inc.h -- attention for each format of the KV cache: attn.inc.h three times.
+/* attn_formats.inc.h -- attention for each format of the KV cache.
  *
- * PANEL_Q8_0 names the panel kernel of the same instruction set.
+ * WORDS names the words of Q8_0: attn_q8_0.inc.h.
  */
 enum { HEADS_MOST = VL == 16 ? 8 : 4 }; /* heads at a time */
 #define ALWAYS static inline __attribute__((always_inline))

@@ -1,10 +1,12 @@
-/* attn_q8_0.inc.h -- attention over one KV block of Q8_0, written once over vec_*.h and attn_words_*.h.
+/* attn_q8_0.inc.h -- attention over one KV block of Q8_0, written once over vec_*.h,
+ * attn_words_*.h.
  *
- * K is four panels of 16 positions; V's bytes are multiplied with weights of 15 bits, and the sums
- * over positions are exact (kernels.h).  hd is a multiple of IG_QBLOCK.  While a block is folded the
- * next one, K and V, is asked for into L2 in four streams: hardware follows a stream inside its
- * page, and has more lines under way when there are several (bench/LOG.tsv).
- * Bound: one read of the block's K and V.
+ * PANEL_Q8_0 names the panel kernel of the instruction set, where its words have no scores of their
+ * own.  K is four panels of 16 positions; V's bytes are multiplied with weights of 15 bits, and the
+ * sums over positions are exact (kernels.h).  hd is a multiple of IG_QBLOCK.  While a block is
+ * folded the next one, K and V, is asked for into L2 in four streams: hardware follows a stream
+ * inside its page, and has more lines under way when there are several (bench/LOG.tsv). Bound: one
+ * read of the block's K and V.
  */
 struct asks {
     const char *at;
@@ -21,7 +23,20 @@ ALWAYS void VNAME(ask)(struct asks *a)
     }
 }
 
-/* p = 32 dimensions' weights of nh heads, p being probabilities times u of kernels.h; unit[i]: what
+#ifdef PANEL_Q8_0
+/* Raw scores of positions j .. j + 15, whose panel is k. */
+ALWAYS void VNAME(panel_scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
+                                int blocks, int nh, int j)
+{
+    const void *x[HEADS_MOST];
+    float y[HEADS_MOST][IG_PANEL_ROWS];
+    for (int i = 0; i < nh; i++) x[i] = q + i * blocks;
+    PANEL_Q8_0(y, k, x, blocks * IG_QBLOCK, nh);
+    for (int i = 0; i < nh; i++) memcpy(p[i] + j, y[i], sizeof y[i]);
+}
+#endif
+
+/* Weights of 32 dimensions for nh heads, p being probabilities times u of kernels.h; unit[i]: what
  * a weight of 1 and a code of 1 stand for. */
 ALWAYS void VNAME(weigh)(uint8_t w[][4 * IG_KV_BLOCK], float *unit, float p[][IG_KV_BLOCK],
                          const float *peak, const uint16_t *scales, int nh, int lo, int hi)
@@ -50,8 +65,8 @@ ALWAYS void VNAME(weigh)(uint8_t w[][4 * IG_KV_BLOCK], float *unit, float p[][IG
 
 /* o = o * c + the sum of p * V for 32 dimensions. */
 ALWAYS void VNAME(sum_codes)(float *o, uint8_t w[][4 * IG_KV_BLOCK], const float *unit,
-                             const float *c, const struct ig_kv_values *v, int hd, int nh, int lo, int hi,
-                             struct asks *a)
+                             const float *c, const struct ig_kv_values *v, int hd, int nh, int lo,
+                             int hi, struct asks *a)
 {
     enum { MOST = 4, WIDE = IG_QBLOCK / VL < 2 ? IG_QBLOCK / VL : 2 };
     for (int d = 0; d < IG_QBLOCK; d += WIDE * VL) {
@@ -96,14 +111,14 @@ ALWAYS void VNAME(heads_q8_0)(struct ig_attn *st, int h, const void *queries, co
 {
     const int blocks = hd / IG_QBLOCK, lines = blocks * (IG_QBLOCK + 2) / 2;
     const size_t panel = (size_t)blocks * IG_KV_TILE;
-    struct asks a = { next, (size_t)lines * 64, next == k ? 0 : lines, 1 };
+    struct asks a = { next, (size_t)lines * 64, next == k ? 0 : lines, nh > 4 ? 1 : 2 };
     float p[HEADS_MOST][IG_KV_BLOCK], c[VL], peak[VL], unit[HEADS_MOST];
     uint8_t w[HEADS_MOST][4 * IG_KV_BLOCK];
 
-    enum { TOGETHER = PANELS * IG_PANEL_ROWS };
-    for (int j = lo / TOGETHER * TOGETHER; j < hi; j += TOGETHER) {
+    for (int j = lo / IG_PANEL_ROWS * IG_PANEL_ROWS; j < hi; j += IG_PANEL_ROWS) {
         VNAME(ask)(&a);
-        VNAME(panel_scores)(p, queries, (const uint8_t *)k + (size_t)(j / IG_PANEL_ROWS) * panel, blocks, nh, j);
+        VNAME(panel_scores)
+        (p, queries, (const uint8_t *)k + (size_t)(j / IG_PANEL_ROWS) * panel, blocks, nh, j);
     }
     VNAME(soften)
     (p, c, peak, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step);

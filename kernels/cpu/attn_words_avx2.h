@@ -1,5 +1,4 @@
 /* attn_words_avx2.h -- the integer words of attn_q8_0.inc.h. */
-#define PANELS 1
 
 /* A weight's 16 bits; of four positions the first and the third, then the others. */
 struct codes_avx2 {
@@ -16,30 +15,20 @@ static inline struct codes_avx2 load_codes_avx2(const int8_t *p)
 }
 static inline __m256i add_codes_avx2(__m256i s, struct weight_avx2 x, struct codes_avx2 q)
 {
-    return _mm256_add_epi32(s, _mm256_add_epi32(_mm256_madd_epi16(x.even, q.even),
-                                                _mm256_madd_epi16(x.odd, q.odd)));
+    return _mm256_add_epi32(
+        s, _mm256_add_epi32(_mm256_madd_epi16(x.even, q.even), _mm256_madd_epi16(x.odd, q.odd)));
 }
-#define SUMS               __m256i
-#define SUMS_ZERO          _mm256_setzero_si256()
-#define CODES              struct codes_avx2
-#define LOAD_CODES(p)      load_codes_avx2(p)
-#define WEIGHT             struct weight_avx2
-#define LOAD_WEIGHT(p)     (struct weight_avx2){ spread4_avx2(p), spread4_avx2((p) + 4) }
+#define SUMS          __m256i
+#define SUMS_ZERO     _mm256_setzero_si256()
+#define CODES         struct codes_avx2
+#define LOAD_CODES(p) load_codes_avx2(p)
+#define WEIGHT        struct weight_avx2
+#define LOAD_WEIGHT(p)                                                                             \
+    (struct weight_avx2) { spread4_avx2(p), spread4_avx2((p) + 4) }
 #define ADD_CODES(s, x, q) add_codes_avx2(s, x, q)
 #define SUMS_FLOAT(s)      _mm256_cvtepi32_ps(s)
 #define WEIGHTS(to, x)                                                                             \
-    _mm256_storeu_si256((void *)(to),                                                              \
-                        _mm256_shuffle_epi8(_mm256_castps_si256(x),                                \
-                                            _mm256_broadcastsi128_si256(_mm_setr_epi8(             \
-                                                0, 1, 8, 9, 4, 5, 12, 13, 0, 0, 0, 0, 0, 0, 0, 0))))
-
-/* Raw scores of positions j .. j + 15, whose panel is k. */
-ALWAYS void VNAME(panel_scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
-                                int blocks, int nh, int j)
-{
-    const void *x[HEADS_MOST];
-    float y[HEADS_MOST][IG_PANEL_ROWS];
-    for (int i = 0; i < nh; i++) x[i] = q + i * blocks;
-    PANEL_Q8_0(y, k, x, blocks * IG_QBLOCK, nh);
-    for (int i = 0; i < nh; i++) memcpy(p[i] + j, y[i], sizeof y[i]);
-}
+    _mm256_storeu_si256(                                                                           \
+        (void *)(to), _mm256_shuffle_epi8(_mm256_castps_si256(x),                                  \
+                                          _mm256_broadcastsi128_si256(_mm_setr_epi8(               \
+                                              0, 1, 8, 9, 4, 5, 12, 13, 0, 0, 0, 0, 0, 0, 0, 0))))

@@ -1,5 +1,4 @@
 /* attn_words_neon.h -- the integer words of attn_q8_0.inc.h. */
-#define PANELS 1
 
 /* A weight's bytes, both signed: of four positions the low ones, then the high ones. */
 struct sums_neon {
@@ -18,8 +17,9 @@ static inline void weights_neon(uint8_t *to, V x)
     vst1_u8(to, vorr_u8(vqtbl1_u8(vreinterpretq_u8_u32(u), vld1_u8(low)),
                         vqtbl1_u8(above, vld1_u8(high))));
 }
-#define SUMS               struct sums_neon
-#define SUMS_ZERO          (struct sums_neon){ vdupq_n_s32(0), vdupq_n_s32(0) }
+#define SUMS struct sums_neon
+#define SUMS_ZERO                                                                                  \
+    (struct sums_neon) { vdupq_n_s32(0), vdupq_n_s32(0) }
 #define CODES              int8x16_t
 #define LOAD_CODES(p)      vld1q_s8(p)
 #define WEIGHT             int8x8_t
@@ -27,14 +27,3 @@ static inline void weights_neon(uint8_t *to, V x)
 #define ADD_CODES(s, x, q) add_codes_neon(s, x, q)
 #define SUMS_FLOAT(s)      vcvtq_f32_s32(vaddq_s32(vshlq_n_s32((s).high, 8), (s).low))
 #define WEIGHTS(to, x)     weights_neon(to, x)
-
-/* Raw scores of positions j .. j + 15, whose panel is k. */
-ALWAYS void VNAME(panel_scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
-                                int blocks, int nh, int j)
-{
-    const void *x[HEADS_MOST];
-    float y[HEADS_MOST][IG_PANEL_ROWS];
-    for (int i = 0; i < nh; i++) x[i] = q + i * blocks;
-    PANEL_Q8_0(y, k, x, blocks * IG_QBLOCK, nh);
-    for (int i = 0; i < nh; i++) memcpy(p[i] + j, y[i], sizeof y[i]);
-}

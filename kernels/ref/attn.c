@@ -101,8 +101,7 @@ static void sum_q8_0(float *o, const float p[KB], float c, float peak, const voi
         for (int h = 0; h < g; h++) {                                                              \
             float p[KB], peak, *o = st->o + h * hd;                                                \
             raw;                                                                                   \
-            const float c =                                                                        \
-                soften(st, h, p, lo, hi, scale, bias ? bias + h * step : NULL, &peak);             \
+            const float c = soften(st, h, p, lo, hi, scale, bias ? bias + h * step : NULL, &peak); \
             sum;                                                                                   \
         }                                                                                          \
     }

@@ -81,7 +81,8 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
 static void attention_equals_ref(void **state)
 {
     const struct ig_kernels *k = variant(state);
-    static const int dims[] = { 8, 20, 64, 72, 96, 128 }, groups[] = { 1, 2, 3, 4, 5, 6, 7, 8, 12 };
+    static const int dims[] = { 8, 20, 64, 72, 96, 128, 288 },
+                     groups[] = { 1, 2, 3, 4, 5, 6, 7, 8, 12 };
     static const int span[][2] = { { 0, 64 }, { 0, 1 },  { 63, 64 }, { 17, 18 }, { 5, 60 },
                                    { 0, 16 }, { 0, 33 }, { 31, 49 }, { 48, 64 } };
     for (size_t f = 0; f < sizeof kv_formats / sizeof *kv_formats; f++)
@@ -188,7 +189,8 @@ static void kv_q8_0_is_near(void **state)
         ig_panel_row(IG_Q8_0, out[0], block + pos / 16 * (HD / 32) * IG_KV_TILE, pos % 16, HD);
         const struct ig_kv_values *v = (const void *)(block + PART);
         for (int d = 0; d < HD; d++)
-            out[1][d] = ig_fp16_to_f32(v[d / 32].d[pos]) * (float)v[d / 32].q[pos / 4][d % 32][pos % 4];
+            out[1][d] =
+                ig_fp16_to_f32(v[d / 32].d[pos]) * (float)v[d / 32].q[pos / 4][d % 32][pos % 4];
         for (int i = 0; i < 2 * HD / 32; i++) {
             const float *x = in[0] + i * 32, *y = out[0] + i * 32;
             float most = 0.0f, sum = 0.0f;
