@@ -15,10 +15,8 @@
 #define VZERO         _mm256_setzero_ps()
 #define VLOAD(p)      _mm256_loadu_ps(p)
 #define VLOAD_F16(p)  _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p)))
-#define VLOAD_I8(p)   _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p))))
 #define VSTORE(p, a)  _mm256_storeu_ps(p, a)
 #define VSET1(x)      _mm256_set1_ps(x)
-#define VHALF(h)      _mm256_cvtph_ps(_mm_set1_epi16((short)(h))) /* an f16 in all of them */
 #define VADD(a, b)    _mm256_add_ps(a, b)
 #define VSUB(a, b)    _mm256_sub_ps(a, b)
 #define VMUL(a, b)    _mm256_mul_ps(a, b)

@@ -15,10 +15,8 @@
 #define VZERO         _mm512_setzero_ps()
 #define VLOAD(p)      _mm512_loadu_ps(p)
 #define VLOAD_F16(p)  _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p)))
-#define VLOAD_I8(p)   _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(p))))
 #define VSTORE(p, a)  _mm512_storeu_ps(p, a)
 #define VSET1(x)      _mm512_set1_ps(x)
-#define VHALF(h)      _mm512_cvtph_ps(_mm256_set1_epi16((short)(h))) /* an f16 in all of them */
 #define VADD(a, b)    _mm512_add_ps(a, b)
 #define VSUB(a, b)    _mm512_sub_ps(a, b)
 #define VMUL(a, b)    _mm512_mul_ps(a, b)
