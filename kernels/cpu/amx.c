@@ -19,7 +19,10 @@
 #include "amx_tile.h"
 
 #ifndef AMX_SPAN
-#define AMX_SPAN 16 /* blocks: their bytes and 16 rows' activations stay in the first-level cache */
+#define AMX_SPAN 64
+#endif
+#ifndef AMX_WINDOW
+#define AMX_WINDOW 16
 #endif
 #ifndef AMX_AHEAD
 #define AMX_AHEAD 3
@@ -69,8 +72,8 @@ struct amx_scale {
 };
 /* A span of 16 rows of activations. */
 struct amx_acts {
-    _Alignas(64) int8_t q[AMX_SPAN][AMX_ROWS][IG_QBLOCK];
-    _Alignas(64) struct amx_scale s[AMX_SPAN][AMX_ROWS];
+    _Alignas(64) int8_t q[AMX_WINDOW][AMX_ROWS][IG_QBLOCK];
+    _Alignas(64) struct amx_scale s[AMX_WINDOW][AMX_ROWS];
 };
 
 /* Rows of activations lie anywhere (an expert's rows of a batch): they are copied, once for 16
@@ -100,19 +103,22 @@ static void amx_acts(struct amx_acts *to, const void *const *x, int b, int block
     }
 }
 
-/* Which product is next: 16 rows after 16 rows, in them part after part. */
+/* Which product is next: window after window, in it part after part. */
 struct amx_turn {
-    int row, part, j, n, blocks;
+    int at, part, j, end;
 };
+
+static inline int amx_window(int blocks) { return blocks < AMX_WINDOW ? blocks : AMX_WINDOW; }
 
 static inline void amx_turn(struct amx_turn *a)
 {
+    const int window = amx_window(a->end - a->at);
     a->j += IG_BLOCK_PARTS;
-    if (a->j < a->blocks) return;
+    if (a->j < window) return;
     a->j = ++a->part;
-    if (a->part < IG_BLOCK_PARTS && a->part < a->blocks) return;
+    if (a->part < IG_BLOCK_PARTS && a->part < window) return;
     a->part = a->j = 0;
-    a->row += AMX_ROWS;
+    a->at += AMX_WINDOW;
 }
 
 #define NAME amx

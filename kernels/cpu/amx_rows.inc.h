@@ -71,39 +71,41 @@ FN(amx_enter)(V acc[AMX_ROWS], const struct FN(amx_block) * b, const struct amx_
     }
 }
 
-/* Up to AMX_RB rows with the blocks of a span, into their parts. */
+/* 16 rows (the last ones repeated where there are fewer) with the blocks of a span, into their
+ * parts. */
 static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][IG_PANEL_ROWS],
                          const struct FN(amx_block) * w, const void *const *x, int b, int blocks,
                          int n)
 {
     _Alignas(64) int32_t sums[AMX_RING][AMX_ROWS][IG_PANEL_ROWS];
     struct amx_acts acts[2];
-    struct amx_turn next = { .n = n, .blocks = blocks };
+    struct amx_turn next = { .end = blocks };
     unsigned made = 0, read = 0;
-/* While rows from t on are entered, those behind them have room, too. */
-#define AMX_NEXT(t)                                                                                \
-    if (next.row < n && next.row < (t) + 2 * AMX_ROWS) {                                           \
-        struct amx_acts *from = &acts[next.row / AMX_ROWS % 2];                                    \
-        if (next.j == 0) amx_acts(from, x + next.row, b, blocks, n - next.row, MIN != 0);          \
-        AMX_SUMS(sums[made % AMX_RING], from->q[next.j], w[next.j].w, made & 1, SUBS);             \
+/* While the window from `at` on is entered, the one behind it has room, too. */
+#define AMX_NEXT(now)                                                                              \
+    if (next.at < blocks && next.at < (now) + 2 * AMX_WINDOW) {                                     \
+        struct amx_acts *from = &acts[next.at / AMX_WINDOW % 2];                                   \
+        if (next.j == 0) amx_acts(from, x, b + next.at, amx_window(blocks - next.at), n, MIN != 0); \
+        AMX_SUMS(sums[made % AMX_RING], from->q[next.j], w[next.at + next.j].w, made & 1, SUBS);   \
         made++;                                                                                    \
         amx_turn(&next);                                                                           \
     }
     for (int i = 0; i < AMX_AHEAD; i++) {
         AMX_NEXT(0)
     }
-    for (int t = 0; t < n; t += AMX_ROWS) {
-        for (int part = 0; part < IG_BLOCK_PARTS && part < blocks; part++) {
+    for (int at = 0; at < blocks; at += AMX_WINDOW) {
+        const int window = amx_window(blocks - at);
+        for (int part = 0; part < IG_BLOCK_PARTS && part < window; part++) {
             V a[AMX_ROWS];
             UNROLL
-            for (int i = 0; i < AMX_ROWS; i++) a[i] = VLOAD(acc[t + i][part]);
-            for (int j = part; j < blocks; j += IG_BLOCK_PARTS, read++) {
-                AMX_NEXT(t)
+            for (int i = 0; i < AMX_ROWS; i++) a[i] = VLOAD(acc[i][part]);
+            for (int j = part; j < window; j += IG_BLOCK_PARTS, read++) {
+                AMX_NEXT(at)
                 FN(amx_enter)
-                (a, &w[j], acts[t / AMX_ROWS % 2].s[j], sums[read % AMX_RING]);
+                (a, &w[at + j], acts[at / AMX_WINDOW % 2].s[j], sums[read % AMX_RING]);
             }
             UNROLL
-            for (int i = 0; i < AMX_ROWS; i++) VSTORE(acc[t + i][part], a[i]);
+            for (int i = 0; i < AMX_ROWS; i++) VSTORE(acc[i][part], a[i]);
         }
     }
 #undef AMX_NEXT
@@ -123,7 +125,8 @@ static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void
             const int8_t *sc = FN(scales)(buffer, p);
             for (int i = 0; i < BLOCKS; i++, j++) FN(amx_load)(&w[j], p, sc, i);
         }
-        FN(amx_span)(acc, w, x, b, blocks, n);
+        for (int t = 0; t < n; t += AMX_ROWS)
+            FN(amx_span)(acc + t, w, x + t, b, blocks, n - t);
     }
     for (int t = 0; t < n; t++) {
         V s[4];
