@@ -118,8 +118,9 @@ enum {
 #define IG_HW_DISK_BW     UINT64_C(5000000000)
 
 /* The arena (gen/plan_mem.lua). */
-#define IG_MEM_BYTES    UINT64_C(94351626240)
-#define IG_THREAD_BYTES UINT64_C(827392)
+#define IG_MEM_BYTES    UINT64_C(94351953920)
+#define IG_THREAD_BYTES UINT64_C(847872)
+#define IG_OWN_BYTES    UINT64_C(21504)
 #define IG_SPARE_BYTES  UINT64_C(262144)
 #define IG_KV_PART_BYTES UINT64_C(16384) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)
@@ -179,7 +180,7 @@ enum {
 #define IG_MEM_SAMPLE_OFF     UINT64_C(94338129920)
 #define IG_MEM_SAMPLE_BYTES   UINT64_C(256000)
 #define IG_MEM_THREAD_OFF     UINT64_C(94338387968)
-#define IG_MEM_THREAD_BYTES   UINT64_C(13238272)
+#define IG_MEM_THREAD_BYTES   UINT64_C(13565952)
 
 /* The device and its memory (gen/plan_device.lua, gen/plan_cache.lua). */
 #define IG_DEVICE_ARCH    "sm_89"
