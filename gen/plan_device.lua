@@ -170,36 +170,6 @@ local function refusals(m, hw)
   return reasons
 end
 
--- One memory holds the weights once: what does not fit has no other place.
-local function not_unified(device, opts)
-  if device.mapped == 0 then return nil end
-  if opts.vram_ways then return "--set: vram_ways: want a GPU with memory of its own, got a unified one" end
-  local need = device.mapped + device.bytes
-  if need <= device.usable then return nil end
-  return ("memory: want at most %s (unified: RAM is the GPU's), got %s: weights %s, KV and work %s"):format(
-    num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes))
-end
-
--- An encoder's layers pass through the slots' memory, half of it each in turn.
-local function no_passage(layout, cache)
-  local most = 0
-  for _, layer in ipairs(layout.layers) do
-    if layer.encoder then most = math.max(most, layer.expert_stride * layer.n_expert) end
-  end
-  if cache.bytes // 2 // 4096 * 4096 >= most then return nil end
-  return ("vram: want slots of %s for two of the encoder's layers, got %s in %d sets of %d"):format(
-    num.human(2 * most), num.human(cache.bytes), cache.sets, cache.ways)
-end
-
--- A model without experts has nothing that could stay outside.
-local function not_dense(m, device, opts)
-  if m.n_expert > 0 then return nil end
-  if opts.vram_ways then return "--set: vram_ways: want a model with experts, got a dense one" end
-  if device.bytes + device.mapped <= device.usable then return nil end
-  return ("vram: want at most %s, got %s: a model without experts is there as a whole"):format(
-    num.human(device.usable), num.human(device.bytes + device.mapped))
-end
-
 --- @param m       table  a checked model
 --- @param hw      table  a checked profile with a GPU
 --- @param formats table  of gen/formats.lua
@@ -217,7 +187,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
-  local beyond = not_unified(device, opts) or not_dense(m, device, opts)
+  local beyond = device_kinds.not_unified(device, opts) or device_kinds.not_dense(m, device, opts)
   if beyond then
     reasons[#reasons + 1] = beyond
     return nil
@@ -235,7 +205,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     return nil
   end
   if device.cached then
-    local narrow = no_passage(layout, cache)
+    local narrow = device_kinds.no_passage(layout, cache)
     if narrow then
       reasons[#reasons + 1] = narrow
       return nil
