@@ -20,7 +20,7 @@ enum {
     IG_GEMM_THREADS = 256,
     IG_GEMM_TOKENS = 64,
     IG_GEMM_PANELS = 8,
-    IG_GEMM_BYTES = 3 * IG_GEMM_TOKENS * 4 * 40 + 2 * IG_GEMM_TOKENS * IG_GEMM_PANELS * 16 * 4, /* of shared memory */
+    IG_GEMM_BYTES = 2 * IG_GEMM_TOKENS * 8 * 40 + 2 * IG_GEMM_TOKENS * IG_GEMM_PANELS * 16 * 4, /* of shared memory */
     IG_ROUTER_THREADS = 128, /* a router of floats */
     IG_ROUTER_TOKENS = 32,
     IG_ROUTER_PANELS = 4,

@@ -71,7 +71,7 @@ IG_FN void gemm_qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat 
 }
 
 /* Blocks along q, then k, then v. */
-IG_KERNEL(ig_gemm_qkv, GEMM_THREADS, 1)
+IG_KERNEL(ig_gemm_qkv, GEMM_THREADS, GEMM_BLOCKS)
 {
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];
@@ -95,7 +95,7 @@ IG_FN void gemm_out_body(const struct ig_args *a, int fmt, int first, struct gem
     })
 }
 
-IG_KERNEL(ig_gemm_out, GEMM_THREADS, 1)
+IG_KERNEL(ig_gemm_out, GEMM_THREADS, GEMM_BLOCKS)
 {
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];
@@ -159,7 +159,7 @@ IG_FN void gemm_gate_up_body(const struct ig_args *a, int fmt, const struct item
     }
 }
 
-IG_KERNEL(ig_gemm_gate_up, GEMM_THREADS, 1)
+IG_KERNEL(ig_gemm_gate_up, GEMM_THREADS, GEMM_BLOCKS)
 {
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];
@@ -186,7 +186,7 @@ IG_FN void gemm_down_body(const struct ig_args *a, int fmt, const struct item *i
     })
 }
 
-IG_KERNEL(ig_gemm_down, GEMM_THREADS, 1)
+IG_KERNEL(ig_gemm_down, GEMM_THREADS, GEMM_BLOCKS)
 {
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];
