@@ -128,7 +128,7 @@ local function defines(m, formats, size, mem, device)
     { "N_EMBD", m.n_embd }, { "N_HEAD", m.n_head }, { "N_HEAD_KV", m.n_head_kv },
     { "HEAD_DIM", m.head_dim }, { "N_FF", m.n_ff }, { "N_EXPERT", m.n_expert },
     { "N_EXPERT_USED", m.n_expert_used }, { "N_VOCAB", m.n_vocab }, { "N_ROW", size.batch },
-    { "N_WAY", device.n_way }, { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
+    { "GEMM_FAST", device.gemm_fast }, { "N_WAY", device.n_way }, { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
     { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
     { "TILE_PAD", device.tile_pad }, { "TILE_TALL", device.tile_tall }, { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
     { "N_LAYER", m.n_layer }, { "ROPE_DIM", m.rope_dim }, { "N_FF_ASIDE", plan_mem.aside(m) },
@@ -156,6 +156,9 @@ local function defines(m, formats, size, mem, device)
   defs[#defs + 1] = "ATTN_SCALE=" .. c.f32(plan_rope.attn_scale(m))
   return defs
 end
+
+-- Roles whose BF16 matrices gemm=fast multiplies on the matrix units.
+M.FAST_ROLES = { "q", "k", "v", "o", "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }
 
 -- What the kernels cannot do, as reasons.
 local function refusals(m, hw)
@@ -193,7 +196,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
                    gemm_rows = M.GEMM_ROWS, tile_rows = M.tiled(m, size.kv) and M.TILE_ROWS or 0,
                    tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0, tile_tall = M.ROOMY[hw.gpu.arch] and 8 or 4,
-                   mapped = hw.gpu.unified and layout.data_bytes or 0 }
+                   gemm_fast = opts.gemm == "fast" and 1 or 0, mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
@@ -222,6 +225,10 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local bad = refusals(m, hw)
   table.move(bad, 1, #bad, #reasons + 1, reasons)
   if #bad > 0 then return nil end
+  if opts.gemm == "fast" and format_set(formats, M.FAST_ROLES) & 1 << quant.by_name.bf16.id == 0 then
+    reasons[#reasons + 1] = "--set: gemm: fast is for matrices in bf16, and this plan has none"
+    return nil
+  end
   device.defines = defines(m, formats, size, arena, device)
   return device, cache
 end

@@ -8,7 +8,8 @@
  * ACT_OAI ROUTE_SIGMOID ROUTE_SPARSEMIXER ROUTE_NORM SHARED_GATE; for each matrix the set of its
  * formats as bits of enum ig_fmt: FMT_EMBD FMT_QKV FMT_O FMT_ROUTER FMT_GATE_UP
  * FMT_DOWN FMT_OUTPUT; of latent attention KV_LORA (0: none) Q_LORA NOPE_DIM V_DIM LATENT_EPS FMT_Q_B
- * FMT_K_B FMT_V_B; N_ROUTE_GROUP N_ROUTE_GROUP_USED ROUTE_GROUP_TOP; N_WAY, slots of a layer's set in the expert cache, 0 when
+ * FMT_K_B FMT_V_B; N_ROUTE_GROUP N_ROUTE_GROUP_USED ROUTE_GROUP_TOP; GEMM_FAST, 1 when BF16
+ * matrices of a batch may have sums of their own; N_WAY, slots of a layer's set in the expert cache, 0 when
  * everything is resident; and ROWS, activation rows that a block takes at once.
  *
  * ROWS 1 is the build for one row, a decode step: a block normalises and

@@ -103,8 +103,7 @@ IG_FN void tile_ask(struct asked *k, const kv_elem *from)
 {
     UNROLL for (int u = 0; u < KV_LOADS; u++)
     {
-        const int i = ((int)threadIdx.x + u * TILE_THREADS) * 4;
-        if (i >= HEAD_DIM * KB) break;
+        const int i = LEAST(((int)threadIdx.x + u * TILE_THREADS) * 4, HEAD_DIM * KB - 4); /* small heads */
 #if KV_FMT == 0
         const ig_u4 x = ig_load16(from + i);
         k->w[u][0] = x.x;

@@ -244,10 +244,11 @@ static void step_output(struct ig_engine *e)
 }
 
 /* From IG_GEMM_ROWS on the matrix units are used (assumed, not measured: gen/plan_device.lua);
- * they know block formats. */
+ * they know block formats, and BF16 in whole blocks of columns where the plan says so. */
 static int on_matrix_units(const struct ig_mat *m)
 {
-    return args.n >= IG_GEMM_ROWS && ig_is_block(m->fmt);
+    const int fast = IG_GEMM_FAST && m->fmt == IG_BF16 && m->cols % IG_QBLOCK == 0;
+    return args.n >= IG_GEMM_ROWS && (ig_is_block(m->fmt) || fast);
 }
 
 static int up(int n, int each) { return (n + each - 1) / each; }
