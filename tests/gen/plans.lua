@@ -318,6 +318,25 @@ function T.test_cache_holds_everything_when_it_can()
   eq({ p.cache.sets, p.cache.ways, p.cache.hit_rate }, { 7, 16, 1.0 })
 end
 
+function T.test_fast_products_are_asked_for()
+  local function fast(...)
+    local plan, problems = lib.plan("mixtral", "h200", { ... })
+    return plan and plan.device.gemm_fast, problems[1]
+  end
+  eq(fast("quant=bf16"), 0)
+  eq(fast("quant=bf16", "gemm=exact"), 0)
+  eq(fast("quant=bf16", "gemm=fast"), 1)
+  local none, why = fast("quant=q8_0", "gemm=fast")
+  eq({ none, why }, { nil, "--set: gemm: fast is for matrices in bf16, and this plan has none" })
+end
+
+-- Two blocks of attention's tiles fit a multiprocessor of an H200, one that of an A100 or of a 4090.
+function T.test_rows_of_a_thread_in_attention()
+  local tall = {}
+  for i, hw in ipairs { "h200", "a100", "4090" } do tall[i] = lib.plan("tiny-mixtral", hw).device.tile_tall end
+  eq(tall, { 8, 4, 4 })
+end
+
 function T.test_device_holds_everything_or_a_cache()
   local p = lib.plan("tiny-mixtral", "4090")
   local d = p.device
