@@ -26,6 +26,8 @@ local function fields()
     { name = "experts_ram", kind = "number", min = 0, max = 100, optional = true },
     { name = "vram",       kind = "integer", min = 1, max = 1 << 50, optional = true },
     { name = "gemm",       kind = "choice",  choices = { "exact", "fast" }, optional = true },
+    { name = "gemm_rows",  kind = "integer", min = 2, max = 4096, optional = true },
+    { name = "tile_rows",  kind = "integer", min = 2, max = 4096, optional = true },
     { name = "vram_ways",  kind = "integer", min = 1, max = 65535, optional = true },
     { name = "sets",       kind = "integer", min = 1, max = 65535, optional = true },
     { name = "ways",       kind = "choice",  choices = { "equal", "layers" }, optional = true },

@@ -15,7 +15,8 @@ local quant = require "gen.quant"
 local M = {}
 
 M.ROWS = 8            -- activation rows that a block of a batch takes at once
--- Rows of a batch from which its matrices go to the matrix units, and attention goes by tiles.
+-- Rows of a batch from which its matrices go to the matrix units, and attention goes by tiles: assumed; a bundle's
+-- `run.sh thresholds` measures where they cross, `--set gemm_rows=`, `tile_rows=` state others.  No bit depends on them.
 M.GEMM_ROWS = 32
 M.TILE_ROWS = 32
 M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
@@ -196,7 +197,8 @@ end
 function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local mem = arena
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
-                   gemm_rows = M.GEMM_ROWS, tile_rows = M.tiled(m, size.kv) and M.TILE_ROWS or 0,
+                   gemm_rows = opts.gemm_rows or M.GEMM_ROWS,
+                   tile_rows = M.tiled(m, size.kv) and (opts.tile_rows or M.TILE_ROWS) or 0,
                    tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0, tile_tall = M.ROOMY[hw.gpu.arch] and 8 or 4,
                    gemm_fast = opts.gemm == "fast" and 1 or 0, mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve

@@ -189,7 +189,12 @@ ENGINE_qwen3-q8_0  := models/qwen3-30b-a3b.lua quant=q8_0 ctx=2048
 ENGINE_gpt-oss-20b := models/gpt-oss-20b.lua ctx=2048
 ENGINE_mixtral-8x7b-q4_0 := models/mixtral.lua quant=q4_0 ctx=2048
 ENGINE_deepseek-v2-lite-q4_0 := models/deepseek-v2-lite.lua quant=q4_0 ctx=2048
-GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0 deepseek-v2-lite-q4_0
+# Thresholds: the same layout, so one weights file.
+rows = tests/fixture/rows.lua quant=q4_0 ctx=512 gemm_rows=$1 tile_rows=$2
+ENGINE_rows-gemm := $(call rows,2,4096)
+ENGINE_rows-tile := $(call rows,4096,2)
+ENGINE_rows-none := $(call rows,4096,4096)
+GPU_BENCHES := rows-gemm rows-tile rows-none qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0 deepseek-v2-lite-q4_0
 .PHONY: gpu-bundle
 gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
 	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)

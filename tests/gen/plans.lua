@@ -330,6 +330,13 @@ function T.test_fast_products_are_asked_for()
   eq({ none, why }, { nil, "--set: gemm: fast is for matrices in bf16, and this plan has none" })
 end
 
+function T.test_thresholds_of_a_batch()
+  local d = lib.plan("tiny-mixtral", "h200", { "gemm_rows=4096", "tile_rows=2" }).device
+  eq({ d.gemm_rows, d.tile_rows }, { 4096, 2 })
+  local assumed = lib.plan("tiny-mixtral", "h200").device
+  eq({ assumed.gemm_rows, assumed.tile_rows }, { 32, 32 })
+end
+
 -- Two blocks of attention's tiles fit a multiprocessor of an H200, one that of an A100 or of a 4090.
 function T.test_rows_of_a_thread_in_attention()
   local tall = {}
