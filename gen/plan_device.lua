@@ -15,8 +15,8 @@ local quant = require "gen.quant"
 local M = {}
 
 M.ROWS = 8            -- activation rows that a block of a batch takes at once
--- Rows of a batch from which its matrices go to the matrix units, and attention goes by tiles: assumed; a bundle's
--- `run.sh thresholds` measures where they cross, `--set gemm_rows=`, `tile_rows=` state others.  No bit depends on them.
+-- Rows of a batch from which its matrices go to the matrix units, and attention goes by tiles: assumed;
+-- `run.sh thresholds` of a bundle measures where they cross, `--set gemm_rows=`, `tile_rows=` state others.
 M.GEMM_ROWS = 32
 M.TILE_ROWS = 32
 M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
@@ -161,7 +161,7 @@ local function defines(m, formats, size, mem, device)
 end
 
 -- Roles whose BF16 matrices gemm=fast multiplies on the matrix units.
-M.FAST_ROLES = { "q", "k", "v", "o", "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }
+M.FAST_ROLES = { "q", "q_a", "kv_a", "k", "v", "o", "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }
 
 -- What the kernels cannot do, as reasons.
 local function refusals(m, hw)

@@ -69,32 +69,46 @@ IG_FN int dense_sum(gemm_tile y, const struct ig_args *a, int fmt, const struct 
         }                                                                                               \
     }
 
-IG_FN void gemm_qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, int first, float *to,
-                         int stride, struct gemm_memory *mem, size_t *row)
+/* Rows of `stride` results. */
+IG_FN void gemm_rows_body(const struct ig_args *a, int fmt, const struct dense *d, float *to, int stride,
+                          struct gemm_memory *mem, size_t *row)
 {
     if (!HAS_GEMM(fmt)) return;
-    const struct dense d = { m, a->xq, a->xn, N_EMBD, stride / PR, first };
+    const float *const bias = d->m->bias;
     gemm_tile y;
-    const int rows = dense_sum(y, a, fmt, &d, mem, row);
-    EACH_RESULT(rows, first, {
+    const int rows = dense_sum(y, a, fmt, d, mem, row);
+    EACH_RESULT(rows, d->first, {
         if (r < stride)
             to[((size_t)blockIdx.y * GEMM_TOKENS + (size_t)token) * (size_t)stride + (size_t)r] =
-                m->bias ? value + m->bias[r] : value;
+                bias ? value + bias[r] : value;
     })
 }
 
-/* Blocks along q, then k, then v. */
+/* Blocks along q, then k, then v; of latent attention those that read the normed row. */
 IG_KERNEL(ig_gemm_qkv, GEMM_THREADS, GEMM_BLOCKS)
 {
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];
-    enum { OF_Q = DIV_UP(Q_STRIDE / PR, IG_GEMM_PANELS), OF_K = DIV_UP(KV_STRIDE / PR, IG_GEMM_PANELS) };
+    enum { OF_Q = DIV_UP(IN_Q_STRIDE / PR, IG_GEMM_PANELS), OF_K = DIV_UP(IN_K_STRIDE / PR, IG_GEMM_PANELS) };
     const int b = (int)blockIdx.x, is_q = b < OF_Q, is_k = !is_q && b < OF_Q + OF_K;
-    const struct ig_dmat *m = is_q ? &a.mq : is_k ? &a.mk : &a.mv;
+    const int stride = is_q ? IN_Q_STRIDE : IN_K_STRIDE;
+    const struct dense d = { is_q ? &a.mq : is_k ? &a.mk : &a.mv, a.xq, a.xn, N_EMBD, stride / PR,
+                             (is_q ? b : is_k ? b - OF_Q : b - OF_Q - OF_K) * IG_GEMM_PANELS };
     ig_after_previous();
-    DISPATCH(&a, FMT_QKV, m->fmt, gemm_qkv_body, m, (is_q ? b : is_k ? b - OF_Q : b - OF_Q - OF_K) * IG_GEMM_PANELS,
-             is_q ? a.q : is_k ? a.k : a.v, is_q ? Q_STRIDE : KV_STRIDE, gemm_spare, row)
+    DISPATCH(&a, FMT_QKV, d.m->fmt, gemm_rows_body, &d, is_q ? a.q : is_k ? a.k : a.v, stride, gemm_spare, row)
 }
+
+#if KV_LORA && Q_LORA
+/* Queries of latent attention from their latent. */
+IG_KERNEL(ig_gemm_latent_q, GEMM_THREADS, GEMM_BLOCKS)
+{
+    IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
+    IG_SHARED size_t row[GEMM_TOKENS];
+    const struct dense d = { &a.mq_b, a.qaq, a.q, Q_LORA, QH_STRIDE / PR, (int)blockIdx.x * IG_GEMM_PANELS };
+    ig_after_previous();
+    DISPATCH(&a, FMT_Q_B, d.m->fmt, gemm_rows_body, &d, a.qh, QH_STRIDE, gemm_spare, row)
+}
+#endif
 
 IG_FN void gemm_out_body(const struct ig_args *a, int fmt, int first, struct gemm_memory *mem, size_t *row)
 {

@@ -194,12 +194,17 @@ static int router_blocks(const struct ig_mat *m)
 enum {
 #if IG_KV_LORA
     QH_PANELS = (IG_N_HEAD * (IG_NOPE_DIM + IG_ROPE_DIM) + 15) / 16,
-    QKV_PANELS = (IG_Q_LORA ? (IG_Q_LORA + 15) / 16 : QH_PANELS) + (IG_HEAD_DIM + 15) / 16,
+    Q_PANELS = IG_Q_LORA ? (IG_Q_LORA + 15) / 16 : QH_PANELS,
+    K_PANELS = (IG_HEAD_DIM + 15) / 16,
+    V_PANELS = 0,
     ABSORB_BLOCKS = IG_N_HEAD * IG_KV_LORA / 16,
     VALUE_BLOCKS = IG_N_HEAD * IG_V_DIM / 16,
 #else
-    QKV_PANELS = (IG_Q_STRIDE + 2 * IG_KV_STRIDE) / 16,
+    Q_PANELS = IG_Q_STRIDE / 16,
+    K_PANELS = IG_KV_STRIDE / 16,
+    V_PANELS = K_PANELS,
 #endif
+    QKV_PANELS = Q_PANELS + K_PANELS + V_PANELS, /* of what reads the normed row */
     OUT_BLOCKS = !IG_KV_LORA &&
                  IG_ATTN_SLICE % IG_QBLOCK == 0, /* ig_attn leaves what o reads as int8 blocks */
     ATTN_BLOCKS = IG_N_HEAD / IG_ATTN_HEADS * HEAD_SLICES
@@ -288,22 +293,34 @@ static void batch_experts(struct ig_engine *e, const struct ig_layer *l, int gro
     batch_mlp(e, &l->gate, &l->down, 0);
 }
 
+/* What reads the normed row before attention. */
+static int wide_projections(const struct ig_layer *l)
+{
+#if IG_KV_LORA
+    return on_matrix_units(IG_Q_LORA ? &l->q_a : &l->q) && on_matrix_units(&l->kv_a);
+#else
+    return on_matrix_units(&l->q) && on_matrix_units(&l->k) && on_matrix_units(&l->v);
+#endif
+}
+
 /* q, k and v, attention, its output into the residual stream. */
 static void batch_attention(struct ig_engine *e, const struct ig_layer *l, int groups)
 {
     const int n = args.n, tiles = up(n, IG_GEMM_TOKENS);
-#if !IG_KV_LORA
-    if (on_matrix_units(&l->q) && on_matrix_units(&l->k) && on_matrix_units(&l->v))
+    if (wide_projections(l))
         run_batch(e, BATCH_gemm_qkv,
-                  up(IG_Q_STRIDE / 16, IG_GEMM_PANELS) + 2 * up(IG_KV_STRIDE / 16, IG_GEMM_PANELS),
+                  up(Q_PANELS, IG_GEMM_PANELS) + up(K_PANELS, IG_GEMM_PANELS) +
+                      up(V_PANELS, IG_GEMM_PANELS),
                   tiles, 1);
     else
-#endif
         run_batch(e, BATCH_qkv, QKV_PANELS, groups, 1);
 #if IG_KV_LORA
     run_batch(e, BATCH_latent, n, 1, 1);
 #if IG_Q_LORA
-    run_batch(e, BATCH_latent_q, QH_PANELS, groups, 1);
+    if (on_matrix_units(&l->q))
+        run_batch(e, BATCH_gemm_latent_q, up(QH_PANELS, IG_GEMM_PANELS), tiles, 1);
+    else
+        run_batch(e, BATCH_latent_q, QH_PANELS, groups, 1);
 #endif
     run_batch(e, BATCH_absorb, ABSORB_BLOCKS, groups, 1);
 #else
