@@ -38,6 +38,7 @@ _Static_assert(sizeof(struct tile) == IG_TILE_BYTES(HEAD_DIM, TILE_PAD), "what t
 /* What a row attends to, and what its softmax has come to. */
 struct tile_rows {
     int from[TILE_ROWS], to[TILE_ROWS];      /* positions [from, to) */
+    int at[TILE_ROWS];                       /* its own */
     float c[TILE_ROWS];                      /* of this block */
     float ca[TILE_ROWS], cb[TILE_ROWS];      /* of this span: for what was, for what comes */
     float m[TILE_ROWS], l[TILE_ROWS];        /* of all */
@@ -65,9 +66,10 @@ IG_FN void tile_bounds(const struct ig_args *a, struct tile_rows *r, int first)
 {
     const int t = (int)threadIdx.x;
     if (t < TILE_ROWS) {
-        const int row = first + t, pos = row < a->n ? a->row.pos[row] : -1;
-        r->to[t] = pos + 1;
-        r->from[t] = a->window > 0 && pos + 1 > a->window ? pos + 1 - a->window : 0;
+        const int row = first + t, real = row < a->n, pos = real ? a->row.pos[row] : 0;
+        r->at[t] = pos;
+        r->to[t] = real ? seen_to(a, pos) : 0;
+        r->from[t] = real && a->window > 0 && pos + 1 > a->window ? pos + 1 - a->window : 0;
     }
     __syncthreads();
     if (t == 0) {
@@ -155,15 +157,17 @@ IG_FN void tile_scores(float (*x)[4], const struct tile *s)
     }
 }
 
-IG_FN void put_scores(struct tile *s, float (*x)[4])
+/* `first`: the block's position. */
+IG_FN void put_scores(const struct ig_args *a, struct tile *s, const struct tile_rows *r, float (*x)[4], int first)
 {
-    const int row = tile_row(), at = (int)threadIdx.x % 16 * 4;
+    const int row = tile_row(), at = (int)threadIdx.x % 16 * 4, head = (int)blockIdx.x;
     UNROLL for (int j = 0; j < 4; j++)
     {
+        float y[TALL];
+        UNROLL for (int i = 0; i < TALL; i++) y[i] = score_of(a, head, first + at + j - r->at[row + i], x[i][j]);
         UNROLL for (int i = 0; i < TALL; i += 4)
         {
-            const ig_f4 v = { x[i][j] * ATTN_SCALE, x[i + 1][j] * ATTN_SCALE, x[i + 2][j] * ATTN_SCALE,
-                              x[i + 3][j] * ATTN_SCALE };
+            const ig_f4 v = { y[i], y[i + 1], y[i + 2], y[i + 3] };
             *(ig_f4 *)(void *)&s->u.p[p_row(at + j)][row + i] = v;
         }
     }
@@ -313,7 +317,7 @@ IG_FN void tile_block(const struct ig_args *a, struct tile *s, struct tile_rows 
     tile_scores(x, s);
     tile_store(&s->v[0][0], &v);
     __syncthreads();
-    put_scores(s, x);
+    put_scores(a, s, r, x, first);
     if (first + KB < r->most) tile_ask(k, tile_kv(a, block + 1, head));
     __syncthreads();
     tile_softmax(s, r, f, first);

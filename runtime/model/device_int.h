@@ -19,7 +19,8 @@ enum {
               : IG_KV_Q8                    ? 0
                                             : 2,
     ATTN_SHARED = IG_SPAN_BLOCKS * IG_KV_BLOCK * IG_ATTN_SLICE * KV_ELEM,
-    FORCED = IG_N_ROW * IG_N_LAYER * IG_N_EXPERT_USED,
+    PICKED = IG_N_ROW * (IG_ROUTED ? IG_N_EXPERT_USED : 1), /* arrays have at least one */
+    FORCED = PICKED * IG_N_LAYER,
     FF_BLOCKS = IG_FF_PAD / IG_QBLOCK,
 #if IG_KV_LORA
     QH_PANELS = (IG_N_HEAD * (IG_NOPE_DIM + IG_ROPE_DIM) + 15) / 16,
@@ -43,8 +44,8 @@ struct ig_step_shared {
     int32_t token[IG_N_ROW], pos[IG_N_ROW], seq[IG_N_ROW], turn[IG_N_ROW], want[IG_N_LOGIT_ROW];
     int32_t force, force_expert[FORCED]; /* recorded choices */
     float force_weight[FORCED];
-    int32_t expert[IG_N_ROW * IG_N_EXPERT_USED];
-    float weight[IG_N_ROW * IG_N_EXPERT_USED];
+    int32_t expert[PICKED];
+    float weight[PICKED];
     float hidden[IG_N_ROW * IG_N_EMBD];
     /* with a cache, a row by itself is the last */
     float logits[(IG_N_LOGIT_ROW + IG_XC) * IG_LOGIT_STRIDE];
@@ -75,6 +76,10 @@ enum ig_err ig_batch_kernels(struct ig_engine *e, struct ig_why *why);
 void ig_step_fill(unsigned char *mem);
 void ig_step_layer(const struct ig_engine *e, int layer);
 void ig_step_experts(const struct ig_layer *l, const unsigned char *place);
+/* After it: the decoder's attention to the encoder's output, which reads normed rows; the encoder's
+ * last norm. */
+void ig_step_enc_norm(void);
+void ig_step_cross(const struct ig_engine *e, int layer);
 /* Half panels for a float router (kernels/cuda/linear.cu); 32 hidden values each of the layer's
  * dense block. */
 int ig_router_blocks(const struct ig_mat *m);
@@ -83,6 +88,18 @@ int ig_aside_blocks(void);
 /* One row, more rows, kernel by kernel. */
 void ig_step_all(struct ig_engine *e);
 void ig_batch_all(struct ig_engine *e);
+/* Parts of a batch's layer: a kernel of the embedding; a norm (`in` as in ig_norm), whose rows q, k
+ * and v read (IG_OF_Q: q alone; IG_OF_KV: k and v alone); K and V into the cache; attention and o
+ * onto the residual stream; the feed-forward block. */
+enum ig_of { IG_OF_ALL, IG_OF_Q, IG_OF_KV };
+void ig_batch_embed(struct ig_engine *e);
+void ig_batch_norm(struct ig_engine *e, int in);
+void ig_batch_project(struct ig_engine *e, enum ig_of of);
+void ig_batch_store(struct ig_engine *e);
+void ig_batch_attend(struct ig_engine *e);
+void ig_batch_ffn(struct ig_engine *e, const struct ig_layer *l);
+/* Rows [row, row + n) of the batch into memory that the device sees. */
+void ig_step_hand_over(const struct ig_engine *e, int row, int n);
 /* To a tap: rows of the residual stream and what the router chose, as they are now; the last norm.
  */
 void ig_step_show(struct ig_engine *e, int layer);

@@ -136,11 +136,16 @@ static inline const float *ig_rope(const struct ig_engine *e, int pos)
     return IG_BUF(e, ROPE, float) + ((size_t)e->rope * IG_N_CTX + (size_t)pos) * IG_ROPE_DIM;
 }
 enum { IG_BIAS_STRIDE = 2 * IG_N_CTX + IG_KV_BLOCK }; /* floats from one head to the next */
-/* Relative bias of a stack (0: the encoder), for a key at the query's position; head 0. */
+/* Relative bias of a stack (0: the encoder), for a key at the query's position; head 0: in what
+ * ig_fill_bias filled, in the arena. */
+static inline const float *ig_rel_bias_in(const float *bias, int stack)
+{
+    return bias + (size_t)stack * IG_N_HEAD * IG_BIAS_STRIDE + IG_N_CTX;
+}
 static inline const float *ig_rel_bias(const struct ig_engine *e, int stack)
 {
 #if IG_N_REL_BUCKET
-    return IG_BUF(e, BIAS, float) + (size_t)stack * IG_N_HEAD * IG_BIAS_STRIDE + IG_N_CTX;
+    return ig_rel_bias_in(IG_BUF(e, BIAS, float), stack);
 #else
     (void)e, (void)stack;
     return NULL;
@@ -235,7 +240,8 @@ void ig_store(struct ig_worker *w, const struct ig_layer *l, int place);
 void ig_attend(struct ig_worker *w, const struct ig_reach *r, float *out);
 void ig_attn_output(struct ig_worker *w, const struct ig_mat *o);
 struct ig_worker ig_worker(struct ig_engine *e, int tid);
-void ig_fill_bias(struct ig_engine *e); /* once, from the weights: what ig_rel_bias returns */
+/* Once: each stack's bias by distance from its table in the weights, [IG_N_REL_BUCKET][IG_N_HEAD]. */
+void ig_fill_bias(float *to, const float *const *table);
 /* 16 hidden values: the model's activation of gate, times up (moe.c). */
 void ig_activate(float *h, const float *gate, const float *up);
 /* Router logits of a row -> its experts and their weights (route.c). */

@@ -46,6 +46,10 @@
 #define QK_NORM_HEAD       0
 #define QK_NORM_FULL       0
 #define ACT_OAI            0
+#define ACT_RELU           0
+#define N_LAYER_ENC        0
+#define N_REL_BUCKET       0
+#define N_CTX              256
 #define ROUTE_SIGMOID      0
 #define ROUTE_SPARSEMIXER  0
 #define ROUTE_NORM         1

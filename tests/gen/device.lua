@@ -4,6 +4,7 @@ local lu = require "luaunit"
 local lib = require "lib"
 local plan_background = require "gen.plan_background"
 local plan_cache = require "gen.plan_cache"
+local plan_device = require "gen.plan_device"
 
 local eq = lu.assertEquals
 local T = {}
@@ -109,6 +110,10 @@ function T.test_fast_products_are_asked_for()
   eq(fast("quant=bf16", "gemm=fast"), 1)
   local none, why = fast("quant=q8_0", "gemm=fast")
   eq({ none, why }, { nil, "--set: gemm: fast is for matrices in bf16, and this plan has none" })
+  local p, reasons = lib.plan("tiny-mixtral", "h200", { "quant=bf16" }), {}
+  p.model.n_ff = 200
+  eq(plan_device.plan(p.model, p.hw, p.formats, p.size, p.mem, p.layout, { gemm = "fast" }, reasons), nil)
+  eq(reasons[1], "--set: gemm: fast wants rows of whole blocks of 32 values, got 200")
 end
 
 function T.test_thresholds_of_a_batch()
@@ -159,6 +164,18 @@ function T.test_device_says_what_it_cannot()
   local _, problems = lib.plan("switch-base-128", "h200")
   lu.assertStrContains(problems[1], "gpu: the device's kernels do not know this model; ")
   lu.assertStrContains(problems[1], "n_layer_enc: want 0, got 12")
+end
+
+function T.test_device_has_dense_models_whole()
+  local desc = "../tests/fixture/dense"
+  local p = lib.plan(desc, "h200")
+  eq({ p.device.cached, p.device.n_way, p.cache.slots }, { nil, 0, 0 })
+  lu.assertStrContains(table.concat(p.device.defines, " "), "N_EXPERT=0 N_EXPERT_USED=0")
+  local _, problems = lib.plan(desc, "h200", { "vram=1000000" })
+  lu.assertStrContains(problems[1],
+    "vram: want at most 976.6 KiB, got 17.1 MiB: a model without experts is there as a whole")
+  _, problems = lib.plan(desc, "h200", { "vram_ways=2" })
+  eq(problems[1], "--set: vram_ways: want a model with experts, got a dense one")
 end
 
 function T.test_device_has_latent_attention()

@@ -79,6 +79,7 @@ enum {
 #define IG_QK_NORM        IG_QK_NORM_NONE
 #define IG_ACT            IG_ACT_SWIGLU
 #define IG_ROUTER         IG_ROUTER_SOFTMAX
+#define IG_ROUTED         1 /* 0: every layer is dense */
 #define IG_ROUTE_NORM     1 /* weights of the chosen experts sum to 1 */
 #define IG_SHARED_GATE    0 /* a sigmoid scales the shared block */
 #define IG_Q_LORA         0 /* widths of latent attention; 0: none */
@@ -239,6 +240,8 @@ enum {
 #define IG_VRAM_Y_BYTES        UINT64_C(33554432)
 #define IG_VRAM_FORCED_OFF     UINT64_C(3982176256)
 #define IG_VRAM_FORCED_BYTES   UINT64_C(524292)
+#define IG_VRAM_INPUT_OFF      UINT64_C(0)
+#define IG_VRAM_INPUT_BYTES    UINT64_C(0)
 #define IG_VRAM_WAY_OFF        UINT64_C(3982704640)
 #define IG_VRAM_WAY_BYTES      UINT64_C(2048)
 #define IG_VRAM_USE_OFF        UINT64_C(3982708736)
