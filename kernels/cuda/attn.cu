@@ -179,6 +179,9 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     }
     __syncthreads();
     if (active) exponentials(&f, ps, s, lo_block, block, lo, hi);
+#if KV_Q8
+    if (active) v_most(f.v_most[block], keys + KV_PART + w.d0 / QB * V_BLOCK, lo, hi);
+#endif
     ig_fetched();
     __syncthreads();
 
@@ -202,11 +205,15 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     }
     float o = 0.0f;
     const int h = t / ATTN_SLICE, d = t % ATTN_SLICE, sums = h < ATTN_HEADS;
-    const struct column column = {
-        vs + d, kv_block(&a, w.seq, w.span * SPAN_BLOCKS, w.kv_head) + KV_PART + (size_t)((w.d0 + d) / QB) * V_BLOCK,
-        (w.d0 + d) % QB
-    };
-    if (sums) o = sum_v(&f, ps[h], &column, h, lo_block, hi_block, w.from - first, w.to - first);
+    if (sums) {
+        const int from = w.from - first, to = w.to - first;
+#if KV_Q8
+        const unsigned char *const v = kv_block(&a, w.seq, w.span * SPAN_BLOCKS, w.kv_head) + KV_PART;
+        o = sum_v(&f, ps[h], v, d, w.d0 + d, h, lo_block, hi_block, from, to);
+#else
+        o = sum_v(&f, ps[h], vs + d, h, lo_block, hi_block, from, to);
+#endif
+    }
     __syncthreads();
     if (sums && alone) put_output(&a, &w, h, d, finished(&a, w.head + h, f.m[h], f.l[h], o));
     if (sums && !alone) part_at(&a, &w, h, w.span)[2 + d] = o;

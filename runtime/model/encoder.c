@@ -42,7 +42,9 @@ static void layer_of(struct ig_worker *w, const struct input *in, int layer)
     const struct ig_layer *l = &ig_layers[layer];
     const struct ig_reach reach = { .place = ig_kv_self(layer),
                                     .whole = in->n,
-                                    .bias = ig_rel_bias(e, 0) };
+                                    .bias = ig_rel_bias(e, 0),
+                                    .out = IG_BUF(e, AO, float),
+                                    .to_blocks = IG_HEADS_TO_BLOCKS && ig_is_block(l->o.fmt) };
 
     for (int at = 0; at < in->n; at += in->batch) {
         turn_to(w, in, at);
@@ -56,7 +58,7 @@ static void layer_of(struct ig_worker *w, const struct input *in, int layer)
         ig_norm_rows(w, l->mixer_norm, 0);
         ig_project(w, &l->q, NULL, NULL);
         ig_team_wait(&e->team);
-        ig_attend(w, &reach, IG_BUF(e, AO, float));
+        ig_attend(w, &reach);
         ig_attn_output(w, &l->o);
         ig_team_wait(&e->team);
         ig_norm_rows(w, l->ffn_norm, 0);
@@ -120,11 +122,15 @@ void ig_cross(struct ig_worker *w, int layer)
 {
     struct ig_engine *e = w->e;
     const struct ig_layer *l = &ig_layers[layer];
-    const struct ig_reach reach = { .place = ig_kv_cross(layer), .whole = e->n_enc };
+    const struct ig_reach reach = { .place = ig_kv_cross(layer),
+                                    .whole = e->n_enc,
+                                    .out = IG_BUF(e, AO, float),
+                                    .to_blocks =
+                                        IG_HEADS_TO_BLOCKS && ig_is_block(l->cross_o.fmt) };
 
     ig_project(w, &l->cross_q, NULL, NULL);
     ig_team_wait(&e->team);
-    ig_attend(w, &reach, IG_BUF(e, AO, float));
+    ig_attend(w, &reach);
     ig_attn_output(w, &l->cross_o);
 }
 

@@ -161,9 +161,17 @@ function T.test_device_has_decided_on_every_field()
 end
 
 function T.test_device_says_what_it_cannot()
-  local _, problems = lib.plan("switch-base-128", "h200")
-  lu.assertStrContains(problems[1], "gpu: the device's kernels do not know this model; ")
-  lu.assertStrContains(problems[1], "n_layer_enc: want 0, got 12")
+  local why = require("gen.device_kinds").refusal { act = "gelu" }
+  lu.assertStrContains(why, "gpu: the device's kernels do not know this model; ")
+  lu.assertStrContains(why, "act: want swiglu or swiglu_oai or relu, got gelu")
+end
+
+function T.test_device_has_an_encoder()
+  local p = lib.plan("switch-base-128", "h200")
+  lu.assertStrContains(table.concat(p.device.defines, " "), "N_LAYER_ENC=12 N_REL_BUCKET=32 N_CTX=512")
+  local bytes = {}
+  for _, r in ipairs(p.device.regions) do bytes[r.name] = r.bytes end
+  eq({ bytes.INPUT, bytes.BIAS }, { (1 + 4 * 512) * 4, 2 * 12 * (2 * 512 + 64) * 4 })
 end
 
 function T.test_device_has_dense_models_whole()

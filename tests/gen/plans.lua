@@ -32,7 +32,7 @@ function T.test_memory_float()
     H = 10 * 2 * 96 * 4, HQ = 0, SLOTS = 0, XCACHE = 0, YD = 0, YR = 0, RLP = 0, PREDICT = 0,
     LN = 3 * 64 * 4, LNQ = 0,
     LOGITS = 3 * 48 * 4, SAMPLE = 40 * 8,
-    THREAD = 2 * 8192,    -- 20*16*4*2 + 20*8 + 2*2*18*4 + 10*32*4 = 4288, up to a page
+    THREAD = 2 * 8192,    -- 384 + 20*16*4*2 + 20*8 + 2*2*18*4 + 10*32*4 = 4672, up to a page
   })
   eq(mem.thread_bytes, 8192)
   eq(mem.spare_bytes, 1280)

@@ -121,8 +121,9 @@ enum {
 #define IG_HW_DISK_BW     UINT64_C(5000000000)
 
 /* The arena (gen/plan_mem.lua). */
-#define IG_MEM_BYTES    UINT64_C(94152044544)
-#define IG_THREAD_BYTES UINT64_C(417792)
+#define IG_MEM_BYTES    UINT64_C(94152372224)
+#define IG_THREAD_BYTES UINT64_C(438272)
+#define IG_OWN_BYTES    UINT64_C(21504)
 #define IG_SPARE_BYTES  UINT64_C(131072)
 #define IG_KV_PART_BYTES UINT64_C(16384) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)
@@ -182,7 +183,7 @@ enum {
 #define IG_MEM_SAMPLE_OFF     UINT64_C(94145101824)
 #define IG_MEM_SAMPLE_BYTES   UINT64_C(256000)
 #define IG_MEM_THREAD_OFF     UINT64_C(94145359872)
-#define IG_MEM_THREAD_BYTES   UINT64_C(6684672)
+#define IG_MEM_THREAD_BYTES   UINT64_C(7012352)
 
 /* The device and its memory (gen/plan_device.lua, gen/plan_cache.lua). */
 #define IG_DEVICE_ARCH    "sm_89"
