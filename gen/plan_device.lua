@@ -238,9 +238,9 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     device.bytes = device.bytes + cache.bytes
   end
   local bad = refusals(m, hw)
+  if opts.gemm == "fast" then bad[#bad + 1] = not_fast(m, formats) end
   table.move(bad, 1, #bad, #reasons + 1, reasons)
   if #bad > 0 then return nil end
-  if opts.gemm == "fast" then reasons[#reasons + 1] = not_fast(m, formats) end
   device.defines = defines(m, formats, size, arena, device)
   return device, cache
 end
