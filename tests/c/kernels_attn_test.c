@@ -162,6 +162,7 @@ static void attention_q8_0_is_near_exact(void **state)
     float o[HD] = { 0 }, m = -INFINITY, l = 0.0f;
     data_floats(q, HD, PLAIN);
     ig_kernels_ref.quantize(x, q, HD);
+    for (int d = 0; d < HD; d++) q[d] = x[d / 32].d * (float)x[d / 32].q[d % 32];
     for (int j = 0; j < N; j++) {
         uint8_t *const to = block[j / KB];
         data_floats(kv[0][j], HD, PLAIN);
@@ -177,8 +178,7 @@ static void attention_q8_0_is_near_exact(void **state)
     double sum = 0, want[HD] = { 0 }, most = 0;
     for (int j = 0; j < N; j++) {
         double s = 0;
-        for (int d = 0; d < HD; d++)
-            s += (double)x[d / 32].d * x[d / 32].q[d % 32] * (double)kv[0][j][d];
+        for (int d = 0; d < HD; d++) s += (double)q[d] * (double)kv[0][j][d];
         sum += exp(0.5 * s);
         for (int d = 0; d < HD; d++) want[d] += exp(0.5 * s) * (double)kv[1][j][d];
         for (int d = 0; d < HD; d++) most = fmax(most, fabs((double)kv[1][j][d]));
