@@ -94,6 +94,10 @@ local function describe_cache(plan, add)
   add("  %-8s %15s  %15d  %s of %s usable VRAM%s", "total", "", plan.device.bytes, num.human(plan.device.bytes),
     num.human(plan.device.usable), plan.device.cached and "" or plan.device.mapped > 0
     and (": unified, the weights' %s are mapped"):format(num.human(plan.device.mapped)) or ": everything is resident")
+  if plan.device.gemm_fast == 1 then
+    add("gemm       fast: for %d rows or more activations of BF16 matrices are rounded to BF16 and summed in the"
+      .. " matrix unit's order: not the CPU's bits, but within 2^-8 of a sum's magnitude", plan.device.gemm_rows)
+  end
   if not plan.device.cached then return end
   add("cache      %d slots of %s fit: %d sets x %d ways, predicted hit rate %.0f %%", cache.slots,
     num.human(cache.slot_bytes), cache.sets, cache.ways, 100 * cache.hit_rate)
@@ -103,6 +107,11 @@ local function describe_cache(plan, add)
     weighed[i] = ("%d x %d: %.1f"):format(g.sets, g.ways, 1000 * g.seconds)
   end
   add("           weighed (ms a token): %s%s", table.concat(weighed, ", "), #cache.weighed > 8 and ", ..." or "")
+  local batches = {}
+  for i, w in ipairs(plan.batches or {}) do batches[i] = ("%d: %.1f"):format(w.batch, 1000 * w.seconds) end
+  if #batches > 0 then
+    add("           batches weighed (rows: ms of a prompt's token and an answer's): %s", table.concat(batches, ", "))
+  end
   local b = plan.background
   if b then
     add("           with every miss computed by the CPU and copied in the background (arXiv 2512.16473): %d x %d, %.1f",

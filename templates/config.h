@@ -73,8 +73,10 @@ enum {
     /* -- kernels of the device (gen/plan_device.lua) */
     IG_DEVICE_ROWS   = ${gpu.device.rows},
     IG_GEMM_ROWS     = ${gpu.device.gemm_rows}, /* a batch of so many rows uses the matrix units, */
+    IG_GEMM_FAST     = ${gpu.device.gemm_fast}, /* 1: those in BF16 too, with sums of their own */
     IG_TILE_LEAST    = ${gpu.device.tile_rows}, /* attention by tiles (0: none do) */
     IG_TILE_PAD      = ${gpu.device.tile_pad},
+    IG_TILE_TALL     = ${gpu.device.tile_tall}, /* rows of a thread */
     IG_ATTN_HEADS    = ${gpu.device.attn_heads},
     IG_ATTN_SLICE    = ${gpu.device.attn_slice},
 //@ end
@@ -92,6 +94,7 @@ enum {
 #define IG_QK_NORM        ${a.qk_norm}
 #define IG_ACT            ${a.act}
 #define IG_ROUTER         ${a.router}
+#define IG_ROUTED         ${a.routed} /* 0: every layer is dense */
 #define IG_ROUTE_NORM     ${a.route_norm} /* weights of the chosen experts sum to 1 */
 #define IG_SHARED_GATE    ${a.shared_gate} /* a sigmoid scales the shared block */
 #define IG_Q_LORA         ${a.q_lora} /* widths of latent attention; 0: none */
@@ -152,6 +155,7 @@ enum {
 /* The arena (gen/plan_mem.lua). */
 #define IG_MEM_BYTES    $mem_bytes
 #define IG_THREAD_BYTES $thread_bytes
+#define IG_OWN_BYTES    $own_bytes
 #define IG_SPARE_BYTES  $spare_bytes
 #define IG_KV_PART_BYTES $kv_part_bytes /* K, or V, of one KV head in a block */
 //@ for _, r in ipairs(regions) do

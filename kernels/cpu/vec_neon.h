@@ -8,6 +8,7 @@
 /* As vec_avx2.h has it, at its distance: on no such machine was it measured. */
 #define PREFETCH(p)    __builtin_prefetch((const char *)(p) + 12288, 0, 2)
 #define PREFETCH_AT(p) __builtin_prefetch(p, 0, 2)
+#define PREFETCH_DECODE(p) PREFETCH(p) /* not measured: no such machine */
 
 #define VL                    4
 #define VREGS                 32

@@ -20,13 +20,14 @@ enum {
     IG_GEMM_THREADS = 256,
     IG_GEMM_TOKENS = 64,
     IG_GEMM_PANELS = 8,
-    IG_GEMM_BYTES = 3 * IG_GEMM_TOKENS * 4 * 40 + 2 * IG_GEMM_TOKENS * IG_GEMM_PANELS * 16 * 4, /* of shared memory */
+    IG_GEMM_BYTES = 2 * IG_GEMM_TOKENS * 8 * 40 + 2 * IG_GEMM_TOKENS * IG_GEMM_PANELS * 16 * 4, /* of shared memory */
     IG_ROUTER_THREADS = 128, /* a router of floats */
     IG_ROUTER_TOKENS = 32,
     IG_ROUTER_PANELS = 4,
-    IG_TILE_THREADS = 256, /* attention of a tile of */
-    IG_TILE_ROWS = 64      /* rows of a batch */
+    IG_TILE_ROWS = 64 /* attention of a tile of so many rows of a batch */
 };
+/* Its threads, each with `tall` rows of a sixteenth of the positions, then of the dimensions. */
+#define IG_TILE_THREADS(tall) (IG_TILE_ROWS * 16 / (tall))
 /* Is there a tile for such heads (`no`: of latent attention, or with a cache in Q8_0); bytes of shared
  * memory for it: q, its rows `pad` apart from the next ones' banks; K or probabilities; V. */
 #define IG_TILED(head_dim, no) (!(no) && (head_dim) % 16 == 0 && (head_dim) <= 128)
@@ -87,6 +88,8 @@ struct ig_args {
     struct ig_rows host, row; /* mapped host memory; its copy in device memory */
     int32_t n, n_want;
     int32_t window;           /* of this layer; 0: none */
+    int32_t whole;            /* positions that every row sees; 0: those up to its own; -1: *input */
+    int32_t kv_alone;         /* 1: of q, k and v, k and v alone */
     int32_t group;            /* rows of an item of the route */
     int32_t in;               /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
     int32_t routed;           /* 1: this layer has experts; 0: a dense block alone */
@@ -100,6 +103,8 @@ struct ig_args {
     struct ig_xq *qaq;
     const float *rope;
     unsigned char *kv;        /* of this layer: [block][kv head]{K, V} */
+    int32_t *input;           /* positions of the encoder's output */
+    const float *rel_bias;    /* [heads][BIAS_STRIDE] for a key at the query's position; NULL: none */
     int32_t *expert;          /* [R][k] chosen experts, rank by rank */
     float *weight;            /* [R][k] their weights */
     int32_t *route;           /* n_item; items {expert, first, rows}; slots grouped by expert */

@@ -11,7 +11,8 @@
 #include "fold.h"
 
 #if KV_STORED && !KV_LORA
-/* A batch's rows see each other: all K and V are stored before anyone reads.  In Q8_0 a decode step's, too. */
+/* A batch's rows see each other: all K and V are stored before anyone reads.  In Q8_0, and beside an encoder, a
+ * decode step's, too. */
 IG_KERNEL(ig_store_kv, PANEL_THREADS, 4)
 {
     ig_after_previous();
@@ -164,8 +165,8 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
             float most = -INFINITY;
             UNROLL for (int i = 0; i < 2; i++)
             {
-                s[h][i] *= ATTN_SCALE;
                 const int j = 2 * lane + i;
+                s[h][i] = score_of(&a, w.head + h, first + block * KB + j - w.pos, s[h][i]);
                 if (j >= lo && j < hi) most = s[h][i] > most ? s[h][i] : most;
             }
             UNROLL for (int mask = 1; mask < 32; mask *= 2)

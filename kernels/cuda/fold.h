@@ -32,11 +32,11 @@ IG_FN struct work work_here(const struct ig_args *a)
     w.head = (int)blockIdx.x / SLICES * ATTN_HEADS;
     w.kv_head = w.head / GROUP;
     w.d0 = (int)blockIdx.x % SLICES * ATTN_SLICE;
-    w.to = w.pos + 1;
+    w.to = seen_to(a, w.pos);
     w.from = a->window > 0 && w.to > a->window ? w.to - a->window : 0;
     w.span = (int)blockIdx.y;
     w.first_span = w.from / SPAN;
-    w.last_span = w.pos / SPAN;
+    w.last_span = (w.to - 1) / SPAN;
     return w;
 }
 

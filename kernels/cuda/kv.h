@@ -91,7 +91,7 @@ struct pair {
     int i, j;
     float wi, wj, c, s;
 };
-enum { TURNS = KV_LORA ? 0 : ROPE_DIM }; /* of latent attention it is turned */
+enum { TURNS = KV_LORA || N_REL_BUCKET ? 0 : ROPE_DIM }; /* of latent attention it is turned */
 IG_FN struct pair pair_of(const struct turn *t, int d)
 {
     struct pair p = { d, d, 1.0f, 1.0f, 1.0f, 0.0f };
@@ -123,6 +123,19 @@ IG_FN float turned(const struct turn *t, int d)
 {
     const struct pair p = pair_of(t, d);
     return turn_pair(t, &p, d, t->x[p.i], t->x[p.j]);
+}
+
+/* Where the positions end that a row at `pos` sees. */
+IG_FN int seen_to(const struct ig_args *a, int pos)
+{
+    if (N_LAYER_ENC == 0 || a->whole == 0) return pos + 1;
+    return a->whole > 0 ? a->whole : ig_load_fresh(a->input);
+}
+/* q . k of a head becomes a score; `at`: the key's position less the query's. */
+IG_FN float score_of(const struct ig_args *a, int head, int at, float raw)
+{
+    if (N_REL_BUCKET == 0 || !a->rel_bias) return raw * ATTN_SCALE;
+    return fmaf(raw, ATTN_SCALE, a->rel_bias[(int64_t)head * BIAS_STRIDE + at]);
 }
 
 /* A row's head of q or of k; the scale of its norm is not there yet. */
