@@ -159,9 +159,10 @@ static void attention_q8_0_is_near_exact(void **state)
     static _Alignas(4) uint8_t block[2][2 * PART];
     static float kv[2][2 * KB][HD], q[HD];
     struct ig_xq x[B];
-    float o[HD] = { 0 }, m = -INFINITY, l = 0.0f;
+    float o[HD] = { 0 }, m = -INFINITY, l = 0.0f, most = 0.0f;
     data_floats(q, HD, PLAIN);
     ig_kernels_ref.quantize(x, q, HD);
+    for (int d = 0; d < HD; d++) q[d] = x[d / 32].d * (float)x[d / 32].q[d % 32];
     for (int j = 0; j < N; j++) {
         uint8_t *const to = block[j / KB];
         data_floats(kv[0][j], HD, PLAIN);
@@ -169,22 +170,21 @@ static void attention_q8_0_is_near_exact(void **state)
         ig_kernels_ref.store_kv[IG_Q8_0](to, kv[0][j], kv[1][j], HD, j % KB);
         ig_panel_row(IG_Q8_0, kv[0][j], to + j % KB / 16 * B * IG_KV_TILE, j % 16, HD);
         v_row(kv[1][j], to + PART, HD, j % KB);
+        for (int d = 0; d < HD; d++) most = fmaxf(most, fabsf(kv[1][j][d]));
     }
     struct ig_attn st = { &m, &l, o };
     for (int i = 0; i < 2; i++)
         ig_kernels_ref.attn[IG_Q8_0](&st, x, block[i], block[i] + PART, block[i], HD, 1, 0,
                                      i ? N - KB : KB, 0.5f, NULL, 0);
-    double sum = 0, want[HD] = { 0 }, most = 0;
+    double sum = 0, want[HD] = { 0 };
     for (int j = 0; j < N; j++) {
         double s = 0;
-        for (int d = 0; d < HD; d++)
-            s += (double)x[d / 32].d * x[d / 32].q[d % 32] * (double)kv[0][j][d];
+        for (int d = 0; d < HD; d++) s += (double)q[d] * (double)kv[0][j][d];
         sum += exp(0.5 * s);
         for (int d = 0; d < HD; d++) want[d] += exp(0.5 * s) * (double)kv[1][j][d];
-        for (int d = 0; d < HD; d++) most = fmax(most, fabs((double)kv[1][j][d]));
     }
     for (int d = 0; d < HD; d++)
-        assert_true(fabs((double)(o[d] / l) - want[d] / sum) < most * N / 65024 + 1e-6);
+        assert_true(fabs((double)(o[d] / l) - want[d] / sum) < (double)most * N / 65024 + 1e-6);
 }
 
 /* Storing K and V, merging two states, a sink. */
