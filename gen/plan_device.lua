@@ -191,25 +191,6 @@ local function refusals(m, hw)
   return reasons
 end
 
--- One memory holds the weights once: what does not fit has no other place.
-local function not_unified(device, opts)
-  if device.mapped == 0 then return nil end
-  if opts.vram_ways then return "--set: vram_ways: want a GPU with memory of its own, got a unified one" end
-  local need = device.mapped + device.bytes
-  if need <= device.usable then return nil end
-  return ("memory: want at most %s (unified: RAM is the GPU's), got %s: weights %s, KV and work %s"):format(
-    num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes))
-end
-
--- A model without experts has nothing that could stay outside.
-local function not_dense(m, device, opts)
-  if m.n_expert > 0 then return nil end
-  if opts.vram_ways then return "--set: vram_ways: want a model with experts, got a dense one" end
-  if device.bytes + device.mapped <= device.usable then return nil end
-  return ("vram: want at most %s, got %s: a model without experts is there as a whole"):format(
-    num.human(device.usable), num.human(device.bytes + device.mapped))
-end
-
 --- @param m       table  a checked model
 --- @param hw      table  a checked profile with a GPU
 --- @param formats table  of gen/formats.lua
@@ -229,7 +210,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
-  local beyond = not_unified(device, opts) or not_dense(m, device, opts)
+  local beyond = device_kinds.not_unified(device, opts) or device_kinds.not_dense(m, device, opts)
   if beyond then
     reasons[#reasons + 1] = beyond
     return nil
@@ -247,6 +228,11 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     return nil
   end
   if device.cached then
+    local narrow = device_kinds.no_passage(layout, cache)
+    if narrow then
+      reasons[#reasons + 1] = narrow
+      return nil
+    end
     device.n_way = cache.ways
     table.insert(device.regions, { name = "SLOTS", off = device.bytes, bytes = cache.bytes })
     device.bytes = device.bytes + cache.bytes

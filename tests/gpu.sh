@@ -70,6 +70,8 @@ check_cache() { # name, binary, weights
         case $hows in *,*) hows=${hows#*,} ;; *) hows= ;; esac
     done
     [ "$batches" != 1 ] || compare "$1: one batch of $tokens, on $on" "$2" "$3" -b "$tokens" -t 1
+    [ "$1" != xc-switch ] || says "$1: too few slots for the encoder's layers to pass are refused" \
+        'want slots of [0-9]+ bytes or more, through which the encoder' "$2" info -m "$3" --vram $((${less:-0} - 100000))
     hit=$("$2" bench -m "$3" -p 0 -n 32 -r 1 --link 100 2>"$tmp/err" | sed -n 's/^decode: \([0-9.]*\) % of the chosen.*/\1/p')
     report "$1: some experts are in their slots, some are not: ${hit:-none} %" \
         "$(awk -v h="${hit:--1}" 'BEGIN { if (!(h > 0 && h < 100)) print "want between 0 and 100 %, got " h }' </dev/null; [ -n "$hit" ] || cat "$tmp/err")"

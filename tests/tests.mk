@@ -108,7 +108,7 @@ GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2
                gpt-oss deepseek-v2 deepseek-v3 switch-transformer,$(if $(call golden_of,$g),$g))
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
-XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
+XC          := xc-mixtral xc-stream xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
 GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) fast-bf16 $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := $(T)/unified.lua
@@ -121,6 +121,7 @@ ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
 ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
 ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
 ENGINE_xc-odd       := tests/fixture/odd.lua quant=q4_0 vram_ways=2
+ENGINE_xc-switch    := tests/fixture/switch.lua quant=q8_0 vram_ways=5
 ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4
 ENGINE_xc-qwen2-moe := $(call golden_of,qwen2-moe) vram_ways=4
 ENGINE_xc-deepseek-v3 := $(call golden_of,deepseek-v3) vram_ways=4

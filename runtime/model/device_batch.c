@@ -191,7 +191,7 @@ void ig_batch_all(struct ig_engine *e)
     ig_batch_embed(e);
     ig_step_show(e, IG_TAP_EMBED);
 #if IG_XC
-    ig_stream_begin(e);
+    ig_stream_begin(e, IG_N_LAYER_ENC, IG_N_LAYER);
 #endif
     for (int layer = IG_N_LAYER_ENC; layer < IG_N_LAYER; layer++) {
 #if IG_XC

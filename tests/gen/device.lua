@@ -172,6 +172,12 @@ function T.test_device_has_an_encoder()
   local bytes = {}
   for _, r in ipairs(p.device.regions) do bytes[r.name] = r.bytes end
   eq({ bytes.INPUT, bytes.BIAS }, { (1 + 4 * 512) * 4, 2 * 12 * (2 * 512 + 64) * 4 })
+  -- A cache: sets are the decoder's; the encoder's layers need room to pass.
+  p = lib.plan("../tests/fixture/switch", "h200", { "vram_ways=4" })
+  eq({ p.cache.sets, p.cache.ways }, { 3, 4 })
+  local _, problems = lib.plan("../tests/fixture/switch", "h200", { "vram_ways=1" })
+  lu.assertStrContains(problems[1],
+    "vram: want slots of 720.0 KiB for two of the encoder's layers, got 216.0 KiB in 3 sets of 1")
 end
 
 function T.test_device_has_dense_models_whole()
