@@ -136,14 +136,17 @@ static uint32_t piece_size(const struct ig_mover *m, const struct ig_move *v, ui
     return left < m->piece_bytes ? (uint32_t)left : m->piece_bytes;
 }
 
-/* The next piece to start, demand first, in a free flight; NULL: none may start now. */
+/* The next piece to start, in a free flight; NULL: none may start now.  Prefetches wait until no
+ * demand is under way, not only until all have started: a disk may take them in turn, or, as virtual
+ * ones do, tell of all ends together. */
 static struct ig_flight *next_flight(struct ig_mover *m)
 {
     struct ig_flight *f = m->flight;
     if (m->n_flight == m->copy.depth) return NULL;
     pthread_mutex_lock(&m->lock);
     struct ig_move_queue *q = &m->demand;
-    if (!q->first && m->n_prefetch < m->prefetch_depth) q = &m->prefetch;
+    if (!q->first && m->n_flight == m->n_prefetch && m->n_prefetch < m->prefetch_depth)
+        q = &m->prefetch;
     struct ig_move *v = q->first;
     if (v) {
         while (f->move) f++;
