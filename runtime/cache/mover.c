@@ -97,7 +97,7 @@ static int take_block(struct ig_move *v)
     return -1;
 }
 
-/* All blocks are checked: by then all pieces have landed, so the move has ARRIVED (land). */
+/* All blocks are checked: the last piece's only after the move had ARRIVED. */
 static void conclude(struct ig_move *v)
 {
     const uint64_t wrong = atomic_load_explicit(&v->wrong, memory_order_relaxed);
@@ -172,8 +172,8 @@ static int submit(struct ig_mover *m, struct ig_flight *f)
     return m->copy.submit(m->copy.ctx, &p);
 }
 
-/* A piece is there, or never will be; after a move's last one, the move is settled: ARRIVED before
- * anyone can check the last block. */
+/* A piece is there, or never will be; after a move's last one, the move is settled, which says that
+ * this one is there, too: from then on the move may be its owner's. */
 static void ended(struct ig_mover *m, struct ig_flight *f, int err)
 {
     struct ig_move *v = f->move;
@@ -192,8 +192,9 @@ static void ended(struct ig_mover *m, struct ig_flight *f, int err)
     }
     v->ready_s = now;
     m->count.bytes += err ? 0 : f->bytes;
-    if (v->in_flight == 0 && v->started == v->pieces) settle(m, v);
-    if (!err)
+    if (v->in_flight == 0 && v->started == v->pieces)
+        settle(m, v);
+    else if (!err)
         atomic_fetch_or_explicit(&v->landed, UINT64_C(1) << f->piece, memory_order_release);
     pthread_mutex_unlock(&m->lock);
 }

@@ -13,7 +13,8 @@
  * become ready.  An error is an error of that move: who demanded it decides.
  *
  * Consumers read `state` and wait on it (a futex word); everything else of a move is the mover's
- * while it is PENDING, and the owner's otherwise.  Nothing here allocates after start.
+ * while it is PENDING, and the owner's otherwise, once all who waited are back.  Nothing here
+ * allocates after start.
  */
 #ifndef IG_MOVER_H
 #define IG_MOVER_H
@@ -59,7 +60,7 @@ struct ig_move {
 
     /* Of who waits.  A block is taken once all its pieces have landed. */
     _Atomic uint32_t checked; /* blocks */
-    _Atomic uint64_t landed;  /* bit set of pieces */
+    _Atomic uint64_t landed;  /* bit set of pieces, without the last that came */
     _Atomic uint64_t taken;   /* of blocks: somebody checks it, or has */
     _Atomic uint64_t wrong;   /* of blocks */
 };
