@@ -27,8 +27,7 @@ M.POLICIES = {
 M.POLICY_NAMES = { "lru", "lru2", "decay", "echo", "echo-admit", "static" }
 M.POLICY = "echo"          -- docs/POLICIES.md: best on documents it was not tuned on
 M.MOVE_BYTES = 160         -- sizeof(struct ig_move), at most
-M.PIECES = 64              -- of a slot, at most (mover.h)
-M.DEPTH = 64               -- pieces under way, at most (mover.h)
+M.PIECES, M.DEPTH = 64, 64 -- of a slot, and under way, at most (mover.h)
 
 --- The largest expert: what a slot holds.
 function M.slot_bytes(layout)
@@ -46,13 +45,13 @@ local function table_bytes(m, n_slot, n_spare)
     + policy, 4096)
 end
 
--- Pieces as the disk likes them.  All that a decode step of a layer can miss is under way at once, so that
--- nobody has to wake for the rest of it, and as much of prefetches as keeps the disk busy.
+-- Pieces as the disk likes them: under way at once all that a decode step of a layer can miss, and of prefetches
+-- what keeps the disk busy.
 local function copies(m, hw, slot)
   local piece = num.align_up(math.max(hw.disk_piece, num.ceil_div(slot, M.PIECES)), 4096)
-  local prefetch = math.max(hw.disk_depth, num.ceil_div(slot, piece))
-  local demand = m.n_expert_used * num.ceil_div(slot, piece)
-  return piece, math.min(M.DEPTH, demand + prefetch), math.min(M.DEPTH - 1, prefetch)
+  local each = num.ceil_div(slot, piece)
+  local prefetch = math.max(hw.disk_depth, each)
+  return piece, math.min(M.DEPTH, m.n_expert_used * each + prefetch), math.min(M.DEPTH - 1, prefetch)
 end
 
 --- The layers that have experts: all, but for a model's dense ones.

@@ -137,8 +137,8 @@ static uint32_t piece_size(const struct ig_mover *m, const struct ig_move *v, ui
 }
 
 /* The next piece to start, in a free flight; NULL: none may start now.  Prefetches wait until no
- * demand is under way, not only until all have started: a disk may take them in turn, or, as virtual
- * ones do, tell of all ends together. */
+ * demand is under way, not only until all have started: a disk may take them in turn, or, as
+ * virtual ones do, tell of all ends together. */
 static struct ig_flight *next_flight(struct ig_mover *m)
 {
     struct ig_flight *f = m->flight;
@@ -409,7 +409,8 @@ static void help(struct ig_mover *m, struct ig_move *v)
 enum ig_move_state ig_mover_arrive(struct ig_mover *m, struct ig_move *v)
 {
     help(m, v);
-    while (ig_move_state(v) == IG_MOVE_ARRIVED && check_block(v)) {}
+    while (ig_move_state(v) == IG_MOVE_ARRIVED && check_block(v)) {
+    }
     return ig_move_state(v);
 }
 

@@ -9,8 +9,8 @@
  * threads that wait for it: together, each block by one of them, from its arrival on.  The mover's
  * own thread checks nothing, since on a busy machine it would take a core away from them.  So a
  * prefetch is checked when it is used, and one that never is costs no core anything.  Who has
- * nothing better to do may compute with what has arrived, and throw the result away when it does not
- * become ready.  An error is an error of that move: who demanded it decides.
+ * nothing better to do may compute with what has arrived, and throw the result away when it does
+ * not become ready.  An error is an error of that move: who demanded it decides.
  *
  * Consumers read `state` and wait on it (a futex word); everything else of a move is the mover's
  * while it is PENDING, and the owner's otherwise, once all who waited are back.  Nothing here
@@ -124,8 +124,8 @@ static inline enum ig_move_state ig_move_state(const struct ig_move *v)
 }
 /* Until all bytes are there, or never will be; returns what it is then. */
 enum ig_move_state ig_move_wait(struct ig_move *v);
-/* Until it is READY, FAILED or DROPPED, and checks what is to be checked.  Does turns meanwhile, and
- * sleeps when that lasts. */
+/* Until it is READY, FAILED or DROPPED, and checks what is to be checked.  Does turns meanwhile,
+ * and sleeps when that lasts. */
 enum ig_move_state ig_mover_wait(struct ig_mover *m, struct ig_move *v);
 /* As ig_mover_wait, but returns ARRIVED when only other threads' checks are missing. */
 enum ig_move_state ig_mover_arrive(struct ig_mover *m, struct ig_move *v);

@@ -132,14 +132,15 @@ static void hidden_block(struct ig_worker *w, const struct ig_layer *l, int a, i
     }
 }
 
-/* Hidden blocks of the active blocks [a_lo, a_hi): of `routed` experts IG_FF_PAD / 32 each, and `aside`
- * of the dense block.  A pool's items are its part of every expert, expert by expert, then its part
- * of the dense block: what its node has. */
+/* Hidden blocks of the active blocks [a_lo, a_hi): of `routed` experts IG_FF_PAD / 32 each, and
+ * `aside` of the dense block.  A pool's items are its part of every expert, expert by expert, then
+ * its part of the dense block: what its node has. */
 struct hidden_work {
     int a_lo, a_hi, routed, aside;
 };
 
-static void hidden_item(struct ig_worker *w, const struct ig_layer *l, const struct hidden_work *k, int i)
+static void hidden_item(struct ig_worker *w, const struct ig_layer *l, const struct hidden_work *k,
+                        int i)
 {
     const struct ig_team *t = &w->e->team;
     int lo, hi, d_lo, d_hi, part;
@@ -158,8 +159,8 @@ static void hidden_item(struct ig_worker *w, const struct ig_layer *l, const str
     }
 }
 
-/* Hidden values of the active blocks [a_lo, a_hi).  Where experts may still be on their way, threads
- * share each of them, so that all work on the first ones while the last arrive. */
+/* Hidden values of the active blocks [a_lo, a_hi).  Where experts may still be on their way,
+ * threads share each of them, so that all work on the first ones while the last arrive. */
 static void hidden(struct ig_worker *w, const struct ig_layer *l, int a_lo, int a_hi)
 {
     struct ig_engine *e = w->e;
@@ -254,8 +255,8 @@ enum { OUT_STRIDE = (IG_N_EMBD + 15) / 16 * 16 }; /* floats of a kept output */
 
 /* One row's output panel p: kept outputs of its ranks, one after the other, and of the dense block,
  * added in the order of down_one. */
-static void sum_panel(struct ig_engine *e, const struct ig_layer *l, int t, int p, const float *routed,
-                      const float *aside)
+static void sum_panel(struct ig_engine *e, const struct ig_layer *l, int t, int p,
+                      const float *routed, const float *aside)
 {
     const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
     float sum[16] = { 0 }, *x = ig_x(e, t) + p * 16;
@@ -425,5 +426,6 @@ void ig_moe(struct ig_worker *w, int layer)
         down_one(w, l);
         return;
     }
-    while (ig_team_claim(&e->team, w->tid, (IG_N_EMBD + 15) / 16, 1, &lo, &hi)) down_panel(w, l, lo);
+    while (ig_team_claim(&e->team, w->tid, (IG_N_EMBD + 15) / 16, 1, &lo, &hi))
+        down_panel(w, l, lo);
 }

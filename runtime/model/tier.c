@@ -291,7 +291,8 @@ static void await(struct ig_engine *e, int a, int share)
     struct ig_tier *t = &e->tier;
     struct ig_move *v = &t->move[t->slot[a]];
     const double t0 = ig_seconds();
-    const enum ig_move_state s = share ? ig_mover_arrive(&t->mover, v) : ig_mover_wait(&t->mover, v);
+    const enum ig_move_state s =
+        share ? ig_mover_arrive(&t->mover, v) : ig_mover_wait(&t->mover, v);
     if (s != IG_MOVE_READY && !(share && s == IG_MOVE_ARRIVED)) fail(e, a);
     atomic_fetch_add_explicit(&t->count[t->phase][t->layer].stall_ns,
                               (uint64_t)((ig_seconds() - t0) * 1e9), memory_order_relaxed);

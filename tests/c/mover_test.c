@@ -200,7 +200,9 @@ static void test_errors(void **state)
         for (int s = 0; s < 4; s++)
             assert_int_equal(ig_mover_wait(&mover, v[s]), s == 2 ? IG_MOVE_FAILED : IG_MOVE_READY);
         assert_int_equal(v[2]->err, t[i].err);
-        assert_int_equal(v[2]->err_at, 2 * BLOCK + (t[i].err == IG_MOVE_HASH ? (5 * PIECE + 100) / 5000 * 5000 : 5 * PIECE));
+        assert_int_equal(
+            v[2]->err_at,
+            2 * BLOCK + (t[i].err == IG_MOVE_HASH ? (5 * PIECE + 100) / 5000 * 5000 : 5 * PIECE));
         v[2] = fill(2, 2);
         ig_mover_submit(&mover, &v[2], 1, 1);
         assert_int_equal(ig_mover_wait(&mover, v[2]), IG_MOVE_READY);

@@ -261,7 +261,8 @@ static void test_wrong_tensors(void **state)
     want_refusal(gguf, out, IG_BAD_FILE, text);
 }
 
-/* The shapes are right, and what the checkpoint says of its model is not; facts_test.c has the rest. */
+/* The shapes are right, and what the checkpoint says of its model is not; facts_test.c has the
+ * rest. */
 static void test_wrong_facts(void **state)
 {
     const char *out = in_folder("out.ingot"), *gguf = in_folder("facts.gguf");
@@ -312,17 +313,20 @@ static void test_not_finite(void **state)
     }
     name(q, IG_ROLE_ATTN_NORM, 0, -1);
     fx_make(src, &(struct fixture){ .fmt = IG_BF16, .nan = q });
-    snprintf(text, sizeof text, ": %s: row 2, column 0: want a finite value that f32 holds, got nan",
-             q);
+    snprintf(text, sizeof text,
+             ": %s: row 2, column 0: want a finite value that f32 holds, got nan", q);
     want_refusal(src, out, IG_BAD_FILE, text);
     unlink(src);
 
     /* Blocks of the planned type, whose scale is none.  E8M0's may read as a large number. */
-    if (ig_fmt_cols(fmt) == 1 || fmt == IG_MXFP4 || !fits_blocks((uint32_t)ig_fmt_cols(fmt))) return;
+    if (ig_fmt_cols(fmt) == 1 || fmt == IG_MXFP4 || !fits_blocks((uint32_t)ig_fmt_cols(fmt)))
+        return;
     fx_make(gguf, &(struct fixture){ .gguf = 1, .fmt = fmt, .nan = "blk.0.attn_v.weight" });
     if (ig_layers[0].v.fmt == (int)fmt) {
-        snprintf(text, sizeof text, ": blk.0.attn_v.weight: row 1, column 0: want a finite value "
-                 "that %s holds, got ", ig_fmt_name(fmt));
+        snprintf(text, sizeof text,
+                 ": blk.0.attn_v.weight: row 1, column 0: want a finite value "
+                 "that %s holds, got ",
+                 ig_fmt_name(fmt));
         assert_int_equal(pack(gguf, out), IG_BAD_FILE);
         assert_non_null(strstr(why.text, text));
     }
@@ -337,7 +341,8 @@ static void test_not_a_checkpoint(void **state)
     want_refusal(in_folder("none"), out, IG_IO, ": cannot open: No such file or directory");
     want_refusal(save_n("empty", "", 0), out, IG_BAD_FILE, ": size: want 8 bytes or more, got 0");
     want_refusal(save_n("text", "Call me Ishmael. Some", 21), out, IG_BAD_FILE,
-                 ": header length: want at most 13, got 2334391967886893379: not a safetensors file, or cut");
+                 ": header length: want at most 13, got 2334391967886893379: not a safetensors "
+                 "file, or cut");
     want_refusal(save_n("cut.gguf", "GGUF\3\0\0\0\1", 9), out, IG_BAD_FILE,
                  ": tensor count: want 8 bytes at 8, got 1, then the end");
     want_refusal(save_n("cut.ingot", "INGOTW01", 8), out, IG_BAD_FILE,
@@ -436,8 +441,10 @@ static void test_no_room(void **state)
     limit.rlim_cur = IG_DATA_BYTES / 2;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     /* tokenizer 0, block table in whole pages */
-    const uint64_t n_block =
-        (IG_RESIDENT_BYTES + (1 << 20) - 1) / (1 << 20) + (uint64_t)IG_N_LAYER * IG_N_EXPERT;
+    uint64_t n_block = (IG_RESIDENT_BYTES + (1 << 20) - 1) / (1 << 20);
+    for (int l = 0; l < IG_N_LAYER; l++)
+        n_block +=
+            ig_layers[l].n_expert * ((ig_layers[l].expert_stride + (256 << 10) - 1) / (256 << 10));
     snprintf(text, sizeof text, "%s: no room: want %llu bytes, got %llu free", out,
              (unsigned long long)(4096 + (n_block * 24 + 4095) / 4096 * 4096 + IG_DATA_BYTES),
              (unsigned long long)limit.rlim_cur);
@@ -586,21 +593,14 @@ static void test_copy_and_embed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_float_types),
-        cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_gguf_float),
-        cmocka_unit_test(test_gguf_blocks),
-        cmocka_unit_test(test_demo_model),
-        cmocka_unit_test(test_wrong_tensors),
-        cmocka_unit_test(test_wrong_facts), cmocka_unit_test(test_right_facts),
-        cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_not_a_checkpoint),
-        cmocka_unit_test(test_output_is_source),
-        cmocka_unit_test(test_changed_source),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_tokenizer),
-        cmocka_unit_test(test_synth),
+        cmocka_unit_test(test_float_types),      cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_gguf_float),       cmocka_unit_test(test_gguf_blocks),
+        cmocka_unit_test(test_demo_model),       cmocka_unit_test(test_wrong_tensors),
+        cmocka_unit_test(test_wrong_facts),      cmocka_unit_test(test_right_facts),
+        cmocka_unit_test(test_not_finite),       cmocka_unit_test(test_not_a_checkpoint),
+        cmocka_unit_test(test_output_is_source), cmocka_unit_test(test_changed_source),
+        cmocka_unit_test(test_cancel),           cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_tokenizer),        cmocka_unit_test(test_synth),
         cmocka_unit_test(test_copy_and_embed),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

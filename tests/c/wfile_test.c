@@ -336,7 +336,8 @@ static void test_no_room(void **state)
     assert_int_equal(ig_wwrite_open(&w, &spec, &why), IG_OK);
     setrlimit(RLIMIT_FSIZE, &limit);
     err = ig_wwrite_data(&w, data, DATA, &why);
-    if (err == IG_OK) err = ig_wwrite_finish(&w, &why); /* less than a huge page waits for the end */
+    if (err == IG_OK)
+        err = ig_wwrite_finish(&w, &why); /* less than a huge page waits for the end */
     setrlimit(RLIMIT_FSIZE, &old);
     assert_int_equal(err, IG_IO);
     snprintf(want, sizeof want,
@@ -346,7 +347,8 @@ static void test_no_room(void **state)
     assert_int_equal(files_in_folder(), before);
     /* An executable with weights takes the room of both. */
     assert_int_equal(stat("/proc/self/exe", &st), 0);
-    const unsigned long long all = (unsigned long long)(st.st_size + 4095) / 4096 * 4096 + 24576 + 32;
+    const unsigned long long all =
+        (unsigned long long)(st.st_size + 4095) / 4096 * 4096 + 24576 + 32;
     limit.rlim_cur = all - 1;
     spec.embed = 1;
     setrlimit(RLIMIT_FSIZE, &limit);
@@ -539,11 +541,16 @@ int main(int argc, char **argv)
 {
     int found;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_truncated),  cmocka_unit_test(test_flipped),
-        cmocka_unit_test(test_lies),       cmocka_unit_test(test_damage_is_named),
-        cmocka_unit_test(test_abort),      cmocka_unit_test(test_bad_output),
-        cmocka_unit_test(test_no_room),    cmocka_unit_test(test_embedded),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_damage_is_named),
+        cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_bad_output),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_embedded),
         cmocka_unit_test_setup_teardown(test_mapped, map_fixture, map_gone),
         cmocka_unit_test_setup_teardown(test_mapped_plainly, map_fixture, map_gone),
         cmocka_unit_test_setup_teardown(test_not_mapped_while_written, map_fixture, map_gone),
