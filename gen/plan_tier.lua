@@ -36,8 +36,7 @@ function M.slot_bytes(layout)
   return most
 end
 
--- Bytes of the tables of runtime/cache/xcache.c and its policy, and of the moves: at
--- most; the engine compares with what it needs.
+-- Bytes of the tables of runtime/cache/xcache.c, its policy and the moves: at most; the engine compares.
 local function table_bytes(m, n_slot, n_spare)
   local ids, words = m.n_layer * m.n_expert, num.ceil_div(m.n_expert, 64)
   local policy = (32 << 10) + ids * 24 + 1024 * (m.n_layer * words * 8 + 8)

@@ -212,6 +212,49 @@ static void test_errors(void **state)
     }
 }
 
+/* Threads that wait for the same moves share their blocks, and all hear the same of each. */
+enum { WAITERS = 3 };
+static void *waiter(void *arg)
+{
+    enum ig_move_state *s = arg;
+    for (int i = 0; i < N_SLOT; i++)
+        s[i] = i % 2 ? ig_mover_wait(&mover, &move[i]) : ig_mover_arrive(&mover, &move[i]);
+    return NULL;
+}
+static void test_shared_checks(void **state)
+{
+    (void)state;
+    static enum ig_move_state seen[WAITERS][N_SLOT];
+    for (int round = 0; round < 30; round++) {
+        pthread_t thread[WAITERS];
+        struct ig_move *v[N_SLOT];
+        fresh();
+        shaky.delay_us = round % 3 * 40;
+        if (round % 2) shaky.fault = SHAKY_FLIP;
+        shaky.fault_at = 5 * BLOCK + 7 * PIECE; /* slot 5's third block and no other */
+        shaky.fault_left = 1;
+        begin(6, 2);
+        for (int s = 0; s < N_SLOT; s++) v[s] = fill(s, s);
+        ig_mover_submit(&mover, v, N_SLOT, 1);
+        for (int t = 0; t < WAITERS; t++)
+            assert_int_equal(pthread_create(&thread[t], NULL, waiter, seen[t]), 0);
+        for (int t = 0; t < WAITERS; t++) pthread_join(thread[t], NULL);
+        for (int s = 0; s < N_SLOT; s++) {
+            const enum ig_move_state want = round % 2 && s == 5 ? IG_MOVE_FAILED : IG_MOVE_READY;
+            assert_int_equal(ig_mover_wait(&mover, v[s]), want);
+            for (int t = 0; t < WAITERS; t++)
+                if (seen[t][s] != want) {
+                    assert_true(s % 2 == 0);
+                    assert_int_equal(seen[t][s], IG_MOVE_ARRIVED);
+                }
+            if (want == IG_MOVE_READY) assert_block(s, s);
+        }
+        ig_mover_stop(&mover);
+        assert_int_equal(mover.count.failed, round % 2);
+        assert_int_equal(mover.count.moves, N_SLOT - round % 2);
+    }
+}
+
 static void test_stop_drops(void **state)
 {
     (void)state;
@@ -278,9 +321,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes),       cmocka_unit_test(test_delays_and_sizes),
         cmocka_unit_test(test_priority),    cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_errors),      cmocka_unit_test(test_stop_drops),
-        cmocka_unit_test(test_file_direct), cmocka_unit_test(test_file_cached),
-        cmocka_unit_test(test_file_plain),
+        cmocka_unit_test(test_errors),      cmocka_unit_test(test_shared_checks),
+        cmocka_unit_test(test_stop_drops),  cmocka_unit_test(test_file_direct),
+        cmocka_unit_test(test_file_cached), cmocka_unit_test(test_file_plain),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("mover", tests, setup, teardown);
