@@ -105,7 +105,8 @@ local function arithmetic(m)
   local function up(word) return word:upper() end
   return {
     norm = "IG_NORM_" .. up(m.norm), qk_norm = "IG_QK_NORM_" .. up(m.qk_norm), act = "IG_ACT_" .. up(m.act),
-    router = "IG_ROUTER_" .. up(m.router), route_norm = m.route_norm and 1 or 0,
+    router = "IG_ROUTER_" .. up(m.router), routed = m.n_expert > 0 and 1 or 0,
+    route_norm = m.route_norm and 1 or 0,
     shared_gate = m.shared_gate and 1 or 0, route_scale = c.f32(m.route_scale), jitter = c.f32(m.router_jitter),
     act_limit = c.f32(m.act_limit), qkv_clip = c.f32(m.qkv_clip), embd_scale = c.f32(m.embd_scale),
     residual_scale = c.f32(m.residual_scale), logit_scale = c.f32(m.logit_scale),
@@ -163,7 +164,7 @@ local function gpu_view(plan)
     bytes = c.u64(cache.bytes),
     vram_bytes = c.u64(device.bytes),
     usable = c.u64(device.usable), arch = c.str(gpu.arch),
-    regions = regions(device.regions), stride_rows = c.rows(plan.strides),
+    regions = regions(device.regions),
   }
 end
 
@@ -199,7 +200,8 @@ function M.view(plan, plan_hash)
     input_row_bytes = layout.input_row_bytes and c.u64(layout.input_row_bytes) or nil,
     input_bytes = layout.input_bytes and c.u64(layout.input_bytes) or nil,
     token_bytes = c.u64(layout.token_bytes), mem_bytes = c.u64(mem.bytes),
-    thread_bytes = c.u64(mem.thread_bytes), spare_bytes = c.u64(mem.spare_bytes), mem_bw = c.u64(plan.hw.mem_bw),
+    thread_bytes = c.u64(mem.thread_bytes), own_bytes = c.u64(mem.own_bytes),
+    spare_bytes = c.u64(mem.spare_bytes), mem_bw = c.u64(plan.hw.mem_bw),
     layout_hash = c.hex64(layout.hash), layout_text = c.str(layout.text),
     model_id = c.str(plan.model_id), hw_id = c.str(plan.hw_id), plan_hash_str = c.str(plan_hash),
     kernels = plan.kernels,

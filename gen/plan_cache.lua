@@ -96,8 +96,9 @@ function M.plan(m, hw, layout, mem, usable, opts)
     hit_rate = best.hit_rate, weighed = weighed, regions = fixed,
     bytes = best.sets * best.ways * slot,
   }
-  -- Rows from which streaming all experts once costs less than a step for each row.
-  cache.stream_rows = math.max(2, math.ceil(layers * m.n_expert * slot / gpu.link_bw / best.seconds))
+  cache.stream_seconds = layers * m.n_expert * slot / gpu.link_bw -- all experts once, for a batch
+  -- Rows from which that costs less than a step for each row.
+  cache.stream_rows = math.max(2, math.ceil(cache.stream_seconds / best.seconds))
   fixed[#fixed + 1] = { name = "SLOTS", off = at, bytes = cache.bytes }
   cache.vram_bytes = at + cache.bytes
   return cache

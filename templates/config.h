@@ -92,6 +92,7 @@ enum {
 #define IG_QK_NORM        ${a.qk_norm}
 #define IG_ACT            ${a.act}
 #define IG_ROUTER         ${a.router}
+#define IG_ROUTED         ${a.routed} /* 0: every layer is dense */
 #define IG_ROUTE_NORM     ${a.route_norm} /* weights of the chosen experts sum to 1 */
 #define IG_SHARED_GATE    ${a.shared_gate} /* a sigmoid scales the shared block */
 #define IG_Q_LORA         ${a.q_lora} /* widths of latent attention; 0: none */
@@ -152,6 +153,7 @@ enum {
 /* The arena (gen/plan_mem.lua). */
 #define IG_MEM_BYTES    $mem_bytes
 #define IG_THREAD_BYTES $thread_bytes
+#define IG_OWN_BYTES    $own_bytes
 #define IG_SPARE_BYTES  $spare_bytes
 #define IG_KV_PART_BYTES $kv_part_bytes /* K, or V, of one KV head in a block */
 //@ for _, r in ipairs(regions) do

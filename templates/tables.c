@@ -107,6 +107,12 @@ const struct ig_list ig_lists[] = {
 //@ end
     { .n = 0 },
 };
+const int ig_n_only = ${facts.n_only};
+const struct ig_only ig_only[] = {
+//@ for _, only in ipairs(facts.only) do
+    $only
+//@ end
+};
 
 const int ig_n_regions = $n_region;
 const struct ig_region ig_regions[$n_region] = {
@@ -164,12 +170,4 @@ static const struct ${s.type} ${s.name}[] = {
 };
 //@   end
 const struct ig_ptables ig_ptables = { ${tier.predict.tables} };
-//@ end
-//@ if gpu then
-
-const uint8_t ig_prefetch_stride[IG_N_LAYER] = {
-//@   for _, row in ipairs(gpu.stride_rows) do
-    $row
-//@   end
-};
 //@ end

@@ -37,10 +37,11 @@ extern const uint16_t ig_rel_bucket[2][IG_REL_DISTANCE + 1];
 extern const struct ig_source ig_sources[IG_N_ROLE];
 
 /* What the model's checkpoints state of it (gen/checkpoint_facts.lua); the list of lists ends with an empty one. */
-extern const int ig_n_facts, ig_n_words, ig_n_lists;
+extern const int ig_n_facts, ig_n_words, ig_n_lists, ig_n_only;
 extern const struct ig_fact ig_facts[];
 extern const struct ig_word ig_words[];
 extern const struct ig_list ig_lists[];
+extern const struct ig_only ig_only[];
 
 /* The arena's buffers that are in use, in order. */
 extern const int ig_n_regions;
@@ -64,11 +65,6 @@ extern const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT];
 /* What the predictor has learned (tools/train_predictor.py, gen/history.lua). */
 extern const struct ig_ptables ig_ptables;
 //@   end
-//@ end
-//@ if gpu then
-
-/* Layers ahead of the compute layer that copies work on (gen/plan_prefetch.lua). */
-extern const uint8_t ig_prefetch_stride[IG_N_LAYER];
 //@ end
 
 #endif

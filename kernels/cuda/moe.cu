@@ -12,10 +12,10 @@
 #include "place.h"
 
 enum {
-    RANKS = ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) : 1, /* experts at once */
+    RANKS = ROWS == 1 ? IG_DOWN_RANKS(RANKED) : 1, /* experts at once */
     WITH_ASIDE = N_FF_ASIDE > 0,
-    DOWN_THREADS = (RANKS + (ROWS == 1 && WITH_ASIDE)) * PANEL_THREADS,
-    DOWN_ROUNDS = DIV_UP(N_EXPERT_USED, RANKS),
+    DOWN_THREADS = (ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) + WITH_ASIDE : 1) * PANEL_THREADS,
+    DOWN_ROUNDS = DIV_UP(RANKED, RANKS),
     FLIGHT_GATE_UP = ROWS == 1 ? 40 : 20, /* words of weights in flight, as in linear.cu */
     FLIGHT_DOWN = ROWS == 1 ? 27 : 20
 };
@@ -38,6 +38,7 @@ struct hidden {
 
 IG_FN float activated(float g, float u)
 {
+    if (ACT_RELU) return g < 0.0f ? 0.0f : g; /* there is no up */
     if (!ACT_OAI) return ig_silu(g) * u;
     g = g > ACT_LIMIT ? ACT_LIMIT : g;
     u = u > ACT_LIMIT ? ACT_LIMIT : u;
@@ -68,18 +69,22 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
     const void *x[ROWS];
     float acc[ROWS][2];
 
-    if (k->shift) {
+    const int works = !ACT_RELU || sub < 2;
+
+    if (k->shift && works) {
         fill_panel(panel.p, k->shift, f_panel(fmt, N_EMBD));
-        __syncthreads();
     }
-    panel_load(&b, &panel, 0);
+    if (k->shift) __syncthreads();
+    if (works) panel_load(&b, &panel, 0);
     UNROLL for (int t = 0; t < ROWS; t++)
     {
         const size_t r = (size_t)(t < rows ? token_row[t] : 0);
         x[t] = IS_BLOCK(fmt) ? (const void *)(q + r * (N_EMBD / QB)) : (const void *)(f + r * N_EMBD);
     }
-    panel_sum(acc, &b, &panel, x, rows);
-    panel_put(parts[sub], acc, &panel, rows);
+    if (works) {
+        panel_sum(acc, &b, &panel, x, rows);
+        panel_put(parts[sub], acc, &panel, rows);
+    }
     __syncthreads();
     /* A warp has a row's 32 hidden values, as down reads them. */
     const int row = (int)threadIdx.x / 32, i = (int)threadIdx.x % 32, half = i / 16, r = i % 16;
@@ -87,15 +92,15 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
     float h = 0.0f;
     if (2 * k->block + half < panels) {
         const int at = k->block * 32 + i;
-        h = activated(with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r)),
-                      with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
+        const float g = with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r));
+        h = activated(g, ACT_RELU ? 0.0f : with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
     }
     const size_t to = hidden_block(slot[row]);
     if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);
     if (ANY_FLOAT(FMT_DOWN)) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
 }
 
-#if ROWS == 1
+#if ROWS == 1 && N_EXPERT > 0
 
 /* A block's part of the down matrices of experts that come over the link, while ig_gate_up's other
  * blocks work. */
@@ -280,7 +285,7 @@ IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
     }
 }
 
-#else
+#elif ROWS > 1
 
 /* An item of the route: where its expert's rows are in the list of slots. */
 struct item {
@@ -291,6 +296,7 @@ IG_FN const int32_t *route_slots(const struct ig_args *a)
     return a->route + 1 + 3 * (N_ROW * N_EXPERT_USED / ROWS + N_EXPERT + 1);
 }
 
+#if N_EXPERT > 0
 IG_KERNEL(ig_topk, TOPK_THREADS, 4)
 {
     IG_SHARED struct routing r;
@@ -357,6 +363,8 @@ IG_KERNEL(ig_group, GROUP_THREADS, 1)
     }
 }
 
+#endif
+
 /* blockIdx.y is the item; threads t < ROWS read its slots and the rows they belong to.  rows 0:
  * there is no such item. */
 IG_FN struct item take_item(const struct ig_args *a, int *slot, int *token_row)
@@ -374,7 +382,7 @@ IG_FN struct item take_item(const struct ig_args *a, int *slot, int *token_row)
     }
     if (t < it.rows) {
         slot[t] = a->in ? ASIDE + it.first + t : route_slots(a)[it.first + t];
-        token_row[t] = a->in ? it.first + t : slot[t] / N_EXPERT_USED;
+        token_row[t] = a->in ? it.first + t : slot[t] / RANKED;
     }
     __syncthreads();
     return it;

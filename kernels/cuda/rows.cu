@@ -27,6 +27,7 @@ IG_FN void take_words(const struct ig_args *a, int t, int force)
     for (int k = 0; k < 5; k++)
         if (i == 32 * k && (k < 4 || t < a->n_want)) to[k][t] = from[k][t];
     if (t == 0 && i == 160) *a->force = force;
+    if (N_LAYER_ENC > 0 && t == 0 && i == 162 && a->whole > 0) *a->input = a->whole;
     if (CACHED && i == 161) *a->xc.step += 1;
     if (CACHED && i >= 192 && i - 192 <= N_EXPERT_USED) a->xc.split[i - 192] = a->xc.host_split[i - 192];
 }
@@ -39,6 +40,7 @@ IG_KERNEL(ig_embed, ROW_THREADS, 2)
     const int t = (int)blockIdx.x, i = (int)threadIdx.x, force = *a.host_force;
     const int id = a.host.token[t], fmt = FMT_OF(FMT_EMBD, a.embd.fmt);
     const unsigned char *p = a.embd.p + (size_t)(id / PR) * a.embd.stride;
+#if N_EXPERT > 0
     if (force) { /* all reads under way at once */
         enum { ALL = N_LAYER * N_EXPERT_USED, EACH = DIV_UP(ALL, ROW_THREADS), BUNCH = LEAST(EACH, 8) };
         const size_t at = (size_t)t * ALL;
@@ -60,6 +62,7 @@ IG_KERNEL(ig_embed, ROW_THREADS, 2)
             }
         }
     }
+#endif
     take_words(&a, t, force);
     for (int c = i; c < N_EMBD; c += ROW_THREADS)
         a.x[(size_t)t * N_EMBD + (size_t)c] = weight_at(p, fmt, id % PR, c) * EMBD_SCALE;

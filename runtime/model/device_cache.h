@@ -18,8 +18,8 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
 /* What differs by layer. */
 void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer);
 
-/* A batch that uses most experts: whole layers pass through the slots' memory, half of it each in turn.
- * The cache is empty afterwards. */
+/* A batch that uses most experts: whole layers pass through the slots' memory, half of it each in
+ * turn. The cache is empty afterwards. */
 int ig_stream_fits(const struct ig_engine *e); /* two layers do */
 void ig_stream_begin(struct ig_engine *e);
 /* Where the layer's experts are, one after the other, for kernels launched from now on. */

@@ -115,16 +115,21 @@ function T.test_counters()
   json = lib.run(("%s info -m %s -o json"):format(engine, weights))
   lu.assertEquals(select(2, json:gsub('"stride_over_time": *%[', "")), 7)
 end
--- Mapped experts are not checked, so the file shall not change while they are in use.  Harmed while it decodes: loading
--- would meet the harm first, and say so in words of its own.
+-- Mapped experts are not checked, so the file shall not change while they are in use.
+-- Harmed after its first words of an answer and before the next question: loading would meet the harm first, and say so in
+-- words of its own.
 local function harmed(how)
-  local weights, err = lib.tmp() .. "/cut.ingot", lib.tmp() .. "/err"
-  local source = lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
-  local out = lib.run(([[cp %s %s; %s bench -m %s -p 0 -n 512 -r 1000 -o csv 2>%s & pid=$!
-    until grep -q cut.ingot /proc/$pid/maps; do sleep 0.02; done
-    sleep 1; %s %s; wait $pid; echo "exit $?"]]):format(source, weights, lib.engine("t-tier-mmap"), weights, err, how, weights))
+  local folder = lib.tmp() .. "/" .. how:match "%a+"
+  local weights, source = folder .. "/cut.ingot", lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
+  local out = lib.run(([[trap '' PIPE; mkdir FOLDER; cp %s FOLDER/cut.ingot; mkfifo FOLDER/questions
+    %s chat -m FOLDER/cut.ingot -n 8 <FOLDER/questions >FOLDER/answers 2>FOLDER/err & pid=$!
+    exec 9>FOLDER/questions; echo Hello. >&9
+    until [ -s FOLDER/answers ] || ! kill -0 $pid; do sleep 0.01; done
+    %s FOLDER/cut.ingot; echo More. >&9; exec 9>&-; wait $pid; echo "exit $?"]]):gsub("FOLDER", folder)
+    :format(source, lib.engine("t-tier-mmap"), how))
   lu.assertEquals(out, "exit 1\n")
-  lu.assertStrContains(lib.read(err), weights .. ": opened for writing while its weights are in use; ended before they change")
+  lu.assertStrContains(lib.read(folder .. "/err"),
+    weights .. ": opened for writing while its weights are in use; ended before they change")
 end
 function T.test_page_cache_of_a_file_cut_short() harmed "truncate -s 4M" end
 function T.test_page_cache_of_a_file_overwritten() harmed "printf garbage 1<>" end

@@ -38,7 +38,7 @@ enum {
 
     /* -- sizes of this build (gen/plan_size.lua) */
     IG_N_CTX         = 4096,
-    IG_N_ROW         = 2048,
+    IG_N_ROW         = 1024,
     IG_N_LOGIT_ROW   = 32,
     IG_N_THREAD_MAX  = 16,
     IG_KV_FMT        = 1, /* IG_F16 */
@@ -67,7 +67,7 @@ enum {
     IG_ATTN_SLICE    = 32,
 
     /* -- expert cache in VRAM: one set a cached layer (gen/plan_cache.lua) */
-    IG_XC_SETS       = 27,
+    IG_XC_SETS       = 28,
     IG_XC_WAYS       = 2,
 };
 
@@ -77,6 +77,7 @@ enum {
 #define IG_QK_NORM        IG_QK_NORM_NONE
 #define IG_ACT            IG_ACT_SWIGLU
 #define IG_ROUTER         IG_ROUTER_SOFTMAX
+#define IG_ROUTED         1 /* 0: every layer is dense */
 #define IG_ROUTE_NORM     1 /* weights of the chosen experts sum to 1 */
 #define IG_SHARED_GATE    0 /* a sigmoid scales the shared block */
 #define IG_Q_LORA         0 /* widths of latent attention; 0: none */
@@ -109,7 +110,7 @@ enum {
 #define IG_XC            1 /* 1: the device has a cache of the experts, RAM has them all */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     UINT64_C(60000000000)
-#define IG_PREDICTED_TPS 4.327f
+#define IG_PREDICTED_TPS 4.432f
 
 /* The weights data (gen/plan_layout.lua). */
 #define IG_DATA_BYTES     UINT64_C(93408215040)
@@ -118,9 +119,10 @@ enum {
 #define IG_HW_DISK_BW     UINT64_C(5000000000)
 
 /* The arena (gen/plan_mem.lua). */
-#define IG_MEM_BYTES    UINT64_C(94351626240)
-#define IG_THREAD_BYTES UINT64_C(827392)
-#define IG_SPARE_BYTES  UINT64_C(262144)
+#define IG_MEM_BYTES    UINT64_C(94152372224)
+#define IG_THREAD_BYTES UINT64_C(438272)
+#define IG_OWN_BYTES    UINT64_C(21504)
+#define IG_SPARE_BYTES  UINT64_C(131072)
 #define IG_KV_PART_BYTES UINT64_C(16384) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)
 #define IG_MEM_DATA_BYTES     UINT64_C(93408215040)
@@ -129,33 +131,33 @@ enum {
 #define IG_MEM_ROPE_OFF       UINT64_C(93945085952)
 #define IG_MEM_ROPE_BYTES     UINT64_C(2097152)
 #define IG_MEM_X_OFF          UINT64_C(93947183104)
-#define IG_MEM_X_BYTES        UINT64_C(33554432)
-#define IG_MEM_XN_OFF         UINT64_C(93980737536)
-#define IG_MEM_XN_BYTES       UINT64_C(33554432)
+#define IG_MEM_X_BYTES        UINT64_C(16777216)
+#define IG_MEM_XN_OFF         UINT64_C(93963960320)
+#define IG_MEM_XN_BYTES       UINT64_C(16777216)
 #define IG_MEM_XQ_OFF         UINT64_C(0)
 #define IG_MEM_XQ_BYTES       UINT64_C(0)
-#define IG_MEM_Q_OFF          UINT64_C(94014291968)
-#define IG_MEM_Q_BYTES        UINT64_C(33554432)
-#define IG_MEM_K_OFF          UINT64_C(94047846400)
-#define IG_MEM_K_BYTES        UINT64_C(8388608)
-#define IG_MEM_V_OFF          UINT64_C(94056235008)
-#define IG_MEM_V_BYTES        UINT64_C(8388608)
-#define IG_MEM_AO_OFF         UINT64_C(94064623616)
-#define IG_MEM_AO_BYTES       UINT64_C(33554432)
+#define IG_MEM_Q_OFF          UINT64_C(93980737536)
+#define IG_MEM_Q_BYTES        UINT64_C(16777216)
+#define IG_MEM_K_OFF          UINT64_C(93997514752)
+#define IG_MEM_K_BYTES        UINT64_C(4194304)
+#define IG_MEM_V_OFF          UINT64_C(94001709056)
+#define IG_MEM_V_BYTES        UINT64_C(4194304)
+#define IG_MEM_AO_OFF         UINT64_C(94005903360)
+#define IG_MEM_AO_BYTES       UINT64_C(16777216)
 #define IG_MEM_AOQ_OFF        UINT64_C(0)
 #define IG_MEM_AOQ_BYTES      UINT64_C(0)
-#define IG_MEM_PART_OFF       UINT64_C(94098178048)
+#define IG_MEM_PART_OFF       UINT64_C(94022680576)
 #define IG_MEM_PART_BYTES     UINT64_C(266240)
-#define IG_MEM_RL_OFF         UINT64_C(94098444288)
-#define IG_MEM_RL_BYTES       UINT64_C(131072)
-#define IG_MEM_TOPK_OFF       UINT64_C(94098575360)
-#define IG_MEM_TOPK_BYTES     UINT64_C(32768)
-#define IG_MEM_ROUTE_OFF      UINT64_C(94098608128)
-#define IG_MEM_ROUTE_BYTES    UINT64_C(16420)
+#define IG_MEM_RL_OFF         UINT64_C(94022946816)
+#define IG_MEM_RL_BYTES       UINT64_C(65536)
+#define IG_MEM_TOPK_OFF       UINT64_C(94023012352)
+#define IG_MEM_TOPK_BYTES     UINT64_C(16384)
+#define IG_MEM_ROUTE_OFF      UINT64_C(94023028736)
+#define IG_MEM_ROUTE_BYTES    UINT64_C(8228)
 #define IG_MEM_GATE_OFF       UINT64_C(0)
 #define IG_MEM_GATE_BYTES     UINT64_C(0)
-#define IG_MEM_H_OFF          UINT64_C(94098628608)
-#define IG_MEM_H_BYTES        UINT64_C(234881024)
+#define IG_MEM_H_OFF          UINT64_C(94023041024)
+#define IG_MEM_H_BYTES        UINT64_C(117440512)
 #define IG_MEM_HQ_OFF         UINT64_C(0)
 #define IG_MEM_HQ_BYTES       UINT64_C(0)
 #define IG_MEM_SLOTS_OFF      UINT64_C(0)
@@ -170,24 +172,24 @@ enum {
 #define IG_MEM_RLP_BYTES      UINT64_C(0)
 #define IG_MEM_PREDICT_OFF    UINT64_C(0)
 #define IG_MEM_PREDICT_BYTES  UINT64_C(0)
-#define IG_MEM_LN_OFF         UINT64_C(94333509632)
+#define IG_MEM_LN_OFF         UINT64_C(94140481536)
 #define IG_MEM_LN_BYTES       UINT64_C(524288)
 #define IG_MEM_LNQ_OFF        UINT64_C(0)
 #define IG_MEM_LNQ_BYTES      UINT64_C(0)
-#define IG_MEM_LOGITS_OFF     UINT64_C(94334033920)
+#define IG_MEM_LOGITS_OFF     UINT64_C(94141005824)
 #define IG_MEM_LOGITS_BYTES   UINT64_C(4096000)
-#define IG_MEM_SAMPLE_OFF     UINT64_C(94338129920)
+#define IG_MEM_SAMPLE_OFF     UINT64_C(94145101824)
 #define IG_MEM_SAMPLE_BYTES   UINT64_C(256000)
-#define IG_MEM_THREAD_OFF     UINT64_C(94338387968)
-#define IG_MEM_THREAD_BYTES   UINT64_C(13238272)
+#define IG_MEM_THREAD_OFF     UINT64_C(94145359872)
+#define IG_MEM_THREAD_BYTES   UINT64_C(7012352)
 
 /* The device and its memory (gen/plan_device.lua, gen/plan_cache.lua). */
 #define IG_DEVICE_ARCH    "sm_89"
 #define IG_VRAM_BW        UINT64_C(900000000000)
 #define IG_XC_SLOT_BYTES  UINT64_C(352321536)
-#define IG_XC_BYTES       UINT64_C(19025362944)
+#define IG_XC_BYTES       UINT64_C(19730006016)
 #define IG_STREAM_ROWS    16 /* from so many on, layers are streamed through the slots */
-#define IG_VRAM_BYTES     UINT64_C(23235211264)
+#define IG_VRAM_BYTES     UINT64_C(23712727040)
 #define IG_VRAM_USABLE    UINT64_C(23743954944)
 #define IG_VRAM_DATA_OFF       UINT64_C(0)
 #define IG_VRAM_DATA_BYTES     UINT64_C(3213901824)
@@ -196,57 +198,59 @@ enum {
 #define IG_VRAM_ROPE_OFF       UINT64_C(3750772736)
 #define IG_VRAM_ROPE_BYTES     UINT64_C(2097152)
 #define IG_VRAM_X_OFF          UINT64_C(3752869888)
-#define IG_VRAM_X_BYTES        UINT64_C(33554432)
-#define IG_VRAM_XN_OFF         UINT64_C(3786424320)
-#define IG_VRAM_XN_BYTES       UINT64_C(33554432)
+#define IG_VRAM_X_BYTES        UINT64_C(16777216)
+#define IG_VRAM_XN_OFF         UINT64_C(3769647104)
+#define IG_VRAM_XN_BYTES       UINT64_C(16777216)
 #define IG_VRAM_XQ_OFF         UINT64_C(0)
 #define IG_VRAM_XQ_BYTES       UINT64_C(0)
-#define IG_VRAM_Q_OFF          UINT64_C(3819978752)
-#define IG_VRAM_Q_BYTES        UINT64_C(33554432)
-#define IG_VRAM_K_OFF          UINT64_C(3853533184)
-#define IG_VRAM_K_BYTES        UINT64_C(8388608)
-#define IG_VRAM_V_OFF          UINT64_C(3861921792)
-#define IG_VRAM_V_BYTES        UINT64_C(8388608)
-#define IG_VRAM_AO_OFF         UINT64_C(3870310400)
-#define IG_VRAM_AO_BYTES       UINT64_C(33554432)
+#define IG_VRAM_Q_OFF          UINT64_C(3786424320)
+#define IG_VRAM_Q_BYTES        UINT64_C(16777216)
+#define IG_VRAM_K_OFF          UINT64_C(3803201536)
+#define IG_VRAM_K_BYTES        UINT64_C(4194304)
+#define IG_VRAM_V_OFF          UINT64_C(3807395840)
+#define IG_VRAM_V_BYTES        UINT64_C(4194304)
+#define IG_VRAM_AO_OFF         UINT64_C(3811590144)
+#define IG_VRAM_AO_BYTES       UINT64_C(16777216)
 #define IG_VRAM_AOQ_OFF        UINT64_C(0)
 #define IG_VRAM_AOQ_BYTES      UINT64_C(0)
-#define IG_VRAM_RL_OFF         UINT64_C(3903864832)
-#define IG_VRAM_RL_BYTES       UINT64_C(131072)
-#define IG_VRAM_TOPK_OFF       UINT64_C(3903995904)
-#define IG_VRAM_TOPK_BYTES     UINT64_C(32768)
-#define IG_VRAM_H_OFF          UINT64_C(3904028672)
-#define IG_VRAM_H_BYTES        UINT64_C(234881024)
+#define IG_VRAM_RL_OFF         UINT64_C(3828367360)
+#define IG_VRAM_RL_BYTES       UINT64_C(65536)
+#define IG_VRAM_TOPK_OFF       UINT64_C(3828432896)
+#define IG_VRAM_TOPK_BYTES     UINT64_C(16384)
+#define IG_VRAM_H_OFF          UINT64_C(3828449280)
+#define IG_VRAM_H_BYTES        UINT64_C(117440512)
 #define IG_VRAM_HQ_OFF         UINT64_C(0)
 #define IG_VRAM_HQ_BYTES       UINT64_C(0)
 #define IG_VRAM_GATE_OFF       UINT64_C(0)
 #define IG_VRAM_GATE_BYTES     UINT64_C(0)
-#define IG_VRAM_LN_OFF         UINT64_C(4138909696)
+#define IG_VRAM_LN_OFF         UINT64_C(3945889792)
 #define IG_VRAM_LN_BYTES       UINT64_C(524288)
 #define IG_VRAM_LNQ_OFF        UINT64_C(0)
 #define IG_VRAM_LNQ_BYTES      UINT64_C(0)
-#define IG_VRAM_BATCH_OFF      UINT64_C(4139433984)
-#define IG_VRAM_BATCH_BYTES    UINT64_C(32896)
-#define IG_VRAM_PART_OFF       UINT64_C(4139470848)
+#define IG_VRAM_BATCH_OFF      UINT64_C(3946414080)
+#define IG_VRAM_BATCH_BYTES    UINT64_C(16512)
+#define IG_VRAM_PART_OFF       UINT64_C(3946434560)
 #define IG_VRAM_PART_BYTES     UINT64_C(2158592)
-#define IG_VRAM_ARRIVED_OFF    UINT64_C(4141629440)
+#define IG_VRAM_ARRIVED_OFF    UINT64_C(3948593152)
 #define IG_VRAM_ARRIVED_BYTES  UINT64_C(15872)
-#define IG_VRAM_ROUTE_OFF      UINT64_C(4141645824)
-#define IG_VRAM_ROUTE_BYTES    UINT64_C(22640)
-#define IG_VRAM_Y_OFF          UINT64_C(4141670400)
-#define IG_VRAM_Y_BYTES        UINT64_C(67108864)
-#define IG_VRAM_FORCED_OFF     UINT64_C(4208779264)
-#define IG_VRAM_FORCED_BYTES   UINT64_C(1048580)
-#define IG_VRAM_WAY_OFF        UINT64_C(4209831936)
+#define IG_VRAM_ROUTE_OFF      UINT64_C(3948609536)
+#define IG_VRAM_ROUTE_BYTES    UINT64_C(11376)
+#define IG_VRAM_Y_OFF          UINT64_C(3948621824)
+#define IG_VRAM_Y_BYTES        UINT64_C(33554432)
+#define IG_VRAM_FORCED_OFF     UINT64_C(3982176256)
+#define IG_VRAM_FORCED_BYTES   UINT64_C(524292)
+#define IG_VRAM_INPUT_OFF      UINT64_C(0)
+#define IG_VRAM_INPUT_BYTES    UINT64_C(0)
+#define IG_VRAM_WAY_OFF        UINT64_C(3982704640)
 #define IG_VRAM_WAY_BYTES      UINT64_C(2048)
-#define IG_VRAM_USE_OFF        UINT64_C(4209836032)
+#define IG_VRAM_USE_OFF        UINT64_C(3982708736)
 #define IG_VRAM_USE_BYTES      UINT64_C(2048)
-#define IG_VRAM_VICTIM_OFF     UINT64_C(4209840128)
+#define IG_VRAM_VICTIM_OFF     UINT64_C(3982712832)
 #define IG_VRAM_VICTIM_BYTES   UINT64_C(1024)
-#define IG_VRAM_COUNT_OFF      UINT64_C(4209844224)
+#define IG_VRAM_COUNT_OFF      UINT64_C(3982716928)
 #define IG_VRAM_COUNT_BYTES    UINT64_C(912)
-#define IG_VRAM_SLOTS_OFF      UINT64_C(4209848320)
-#define IG_VRAM_SLOTS_BYTES    UINT64_C(19025362944)
+#define IG_VRAM_SLOTS_OFF      UINT64_C(3982721024)
+#define IG_VRAM_SLOTS_BYTES    UINT64_C(19730006016)
 
 /* The generator's arithmetic, checked once more by the compiler. */
 _Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");

@@ -65,6 +65,7 @@ enum {
 #define IG_QK_NORM        IG_QK_NORM_NONE
 #define IG_ACT            IG_ACT_SWIGLU
 #define IG_ROUTER         IG_ROUTER_SOFTMAX
+#define IG_ROUTED         1 /* 0: every layer is dense */
 #define IG_ROUTE_NORM     1 /* weights of the chosen experts sum to 1 */
 #define IG_SHARED_GATE    0 /* a sigmoid scales the shared block */
 #define IG_Q_LORA         0 /* widths of latent attention; 0: none */
@@ -108,6 +109,7 @@ enum {
 /* The arena (gen/plan_mem.lua). */
 #define IG_MEM_BYTES    UINT64_C(68915200)
 #define IG_THREAD_BYTES UINT64_C(106496)
+#define IG_OWN_BYTES    UINT64_C(1344)
 #define IG_SPARE_BYTES  UINT64_C(32768)
 #define IG_KV_PART_BYTES UINT64_C(4096) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)
