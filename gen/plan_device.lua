@@ -52,7 +52,7 @@ end
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL", "ENC", "BIAS" }
 
-M.COUNTS = 7 -- of a layer: enum ig_xcount of kernels/cuda/args.h
+M.COUNTS = 7 -- of a layer: enum ig_dcount of kernels/cuda/args.h
 
 -- What a decode step with a cache of experts needs beside the slots.
 local function cache_buffers(m)
