@@ -52,7 +52,7 @@ end
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL", "ENC", "BIAS" }
 
-M.COUNTS = 7 -- of a layer: enum ig_xcount of kernels/cuda/args.h
+M.COUNTS = 7 -- of a layer: enum ig_dcount of kernels/cuda/args.h
 
 -- What a decode step with a cache of experts needs beside the slots.
 local function cache_buffers(m)
@@ -238,9 +238,9 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     device.bytes = device.bytes + cache.bytes
   end
   local bad = refusals(m, hw)
+  if opts.gemm == "fast" then bad[#bad + 1] = not_fast(m, formats) end
   table.move(bad, 1, #bad, #reasons + 1, reasons)
   if #bad > 0 then return nil end
-  if opts.gemm == "fast" then reasons[#reasons + 1] = not_fast(m, formats) end
   device.defines = defines(m, formats, size, arena, device)
   return device, cache
 end

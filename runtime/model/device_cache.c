@@ -12,7 +12,7 @@
 
 #if IG_XC
 
-enum { COUNTS = IG_N_XCOUNT * IG_N_LAYER }; /* then the step */
+enum { COUNTS = IG_N_DCOUNT * IG_N_LAYER }; /* then the step */
 _Static_assert((COUNTS + 1 + IG_N_EXPERT_USED + 1) * 4 == IG_VRAM_COUNT_BYTES, "counters");
 
 /* Of layers that a decode step runs: an encoder's are streamed. */
@@ -51,7 +51,7 @@ static uint64_t largest(int first, int end)
     return most;
 }
 
-void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
+void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)
 {
     const struct ig_layer *l = &ig_layers[layer];
     unsigned char *mem = ig_device_mem(e->device);
@@ -62,7 +62,7 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
     c->way = (int32_t *)(void *)(mem + IG_VRAM_WAY_OFF) + 2 * layer * IG_N_EXPERT;
     c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + 2 * layer * IG_N_EXPERT;
     c->victim = (int32_t *)(void *)(mem + IG_VRAM_VICTIM_OFF) + 2 * layer * 2 * IG_N_EXPERT_USED;
-    c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_XCOUNT * layer;
+    c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_DCOUNT * layer;
     c->set = set < 0 ? 0 : (uint64_t)set * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
     c->reach = set < 0 || e->miss.reach <= from ? 0 : e->miss.reach - from;
@@ -75,11 +75,11 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
     c->done = &ask->done[layer].step;
 }
 
-static void fill_args(const struct ig_engine *e, struct ig_xcache *c)
+static void fill_args(const struct ig_engine *e, struct ig_dcache *c)
 {
     unsigned char *mem = ig_device_mem(e->device);
     uint32_t *count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF);
-    *c = (struct ig_xcache){
+    *c = (struct ig_dcache){
         .step = count + COUNTS,
         .split = (int32_t *)count + COUNTS + 1,
         .slots = mem + IG_VRAM_SLOTS_OFF,
@@ -246,9 +246,9 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     if (m->link_s[1] > 0.0) s.link_bw = expert / m->link_s[m->cpu];
     if (m->cpu_s[1] > 0.0) s.cpu_bw = expert / m->cpu_s[1];
     for (int l = 0; l < IG_N_LAYER; l++) {
-        uint32_t n[IG_N_XCOUNT];
-        for (int i = 0; i < IG_N_XCOUNT; i++)
-            n[i] = now[IG_N_XCOUNT * l + i] - counts_before[IG_N_XCOUNT * l + i];
+        uint32_t n[IG_N_DCOUNT];
+        for (int i = 0; i < IG_N_DCOUNT; i++)
+            n[i] = now[IG_N_DCOUNT * l + i] - counts_before[IG_N_DCOUNT * l + i];
         if (layer >= 0 && layer != l) continue;
         s.bytes += n[IG_N_LINK] * ig_layers[l].expert_stride;
         s.hit += n[IG_N_HIT];
@@ -260,7 +260,7 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     return s;
 }
 
-void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcache *c)
+void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcache *c)
 {
     const uint64_t experts = IG_DATA_BYTES - IG_RESIDENT_BYTES;
     const uint64_t want =
