@@ -61,10 +61,9 @@ static double peak_of(enum peak_unit unit, enum peak_kind kind)
     static const double each[3][3] = { { 12 * 16, 12 * 16, 12 * 64 },
                                        { 12 * 32, 12 * 32, 12 * 128 },
                                        { 12 * 32, 4 * 2 * 16 * 16 * 32, 4 * 2 * 16 * 16 * 32 } };
-    static const struct amx_config tiles = AMX_CONFIG;
     enum { TRIES = 5, N = 1000000 };
     double best = 0;
-    if (unit == PEAK_AMX) TILE_CONFIG(&tiles);
+    if (unit == PEAK_AMX) TILE_CONFIG(kind == PEAK_INT8 ? &amx_int8 : &amx_bf16);
     for (int i = 0; i < TRIES; i++) {
         struct timespec a, b;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);

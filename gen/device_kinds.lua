@@ -1,8 +1,11 @@
--- gen/device_kinds.lua -- what the device's kernels know of a model; all the rest is refused.
+-- gen/device_kinds.lua -- what the device's kernels know of a model, and what its memory must hold; all the
+-- rest is refused.
 --
 -- KNOWN has the fields of gen/model.lua that have values which the kernels do not know; with
 -- the fields of ANY they can do whatever a model says.  A new field is in neither, and the
 -- tests fail until somebody has decided.
+
+local num = require "gen.num"
 
 local M = {}
 
@@ -50,6 +53,36 @@ function M.refusal(m)
     end
   end
   return only(bad, "gpu: the device's kernels do not know this model; a profile without a GPU has all that it needs")
+end
+
+-- One memory holds the weights once: what does not fit has no other place.
+function M.not_unified(device, opts)
+  if device.mapped == 0 then return nil end
+  if opts.vram_ways then return "--set: vram_ways: want a GPU with memory of its own, got a unified one" end
+  local need = device.mapped + device.bytes
+  if need <= device.usable then return nil end
+  return ("memory: want at most %s (unified: RAM is the GPU's), got %s: weights %s, KV and work %s"):format(
+    num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes))
+end
+
+-- An encoder's layers pass through the slots' memory, half of it each in turn.
+function M.no_passage(layout, cache)
+  local most = 0
+  for _, layer in ipairs(layout.layers) do
+    if layer.encoder then most = math.max(most, layer.expert_stride * layer.n_expert) end
+  end
+  if cache.bytes // 2 // 4096 * 4096 >= most then return nil end
+  return ("vram: want slots of %s for two of the encoder's layers, got %s in %d sets of %d"):format(
+    num.human(2 * most), num.human(cache.bytes), cache.sets, cache.ways)
+end
+
+-- A model without experts has nothing that could stay outside.
+function M.not_dense(m, device, opts)
+  if m.n_expert > 0 then return nil end
+  if opts.vram_ways then return "--set: vram_ways: want a model with experts, got a dense one" end
+  if device.bytes + device.mapped <= device.usable then return nil end
+  return ("vram: want at most %s, got %s: a model without experts is there as a whole"):format(
+    num.human(device.usable), num.human(device.bytes + device.mapped))
 end
 
 return M

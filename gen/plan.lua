@@ -36,7 +36,7 @@ function M.plan(input)
     kernels = plan_kernels.plan(hw), predict = tables,
   }
   local reasons = {}
-  for _, name in ipairs { "vram", "vram_ways" } do
+  for _, name in ipairs { "vram", "vram_ways", "gemm", "gemm_rows", "tile_rows" } do
     if opts[name] and not hw.gpu then
       reasons[#reasons + 1] = ("--set: %s: want a profile with a GPU, got %s"):format(name, input.hw_file)
     end

@@ -15,7 +15,8 @@ local quant = require "gen.quant"
 local M = {}
 
 M.ROWS = 8            -- activation rows that a block of a batch takes at once
--- Rows of a batch from which its matrices go to the matrix units, and attention goes by tiles.
+-- Rows of a batch from which its matrices go to the matrix units, and attention goes by tiles: assumed;
+-- `run.sh thresholds` of a bundle measures where they cross, `--set gemm_rows=`, `tile_rows=` state others.
 M.GEMM_ROWS = 32
 M.TILE_ROWS = 32
 M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
@@ -24,6 +25,8 @@ M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
 M.SLICE_BYTES = 64
 M.SLICE_BYTES_SERVER = 128
 M.SERVER = { sm_80 = true, sm_90 = true, sm_100 = true, sm_103 = true }
+-- 228 KiB a multiprocessor: two blocks of kernels/cuda/tile.cu, which then have 8 rows a thread, not 4.
+M.ROOMY = { sm_90 = true, sm_100 = true, sm_103 = true }
 -- Query heads of a block.  Measured on an H200: 1 beats 2 by 5 % of a token's time and 4 by 13 %.
 M.ATTN_HEADS = 1
 M.EMBD_MOST = 8192    -- a normed row, as floats and as int8 blocks, in 48 KiB of shared memory
@@ -49,7 +52,7 @@ end
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL", "ENC", "BIAS" }
 
-M.COUNTS = 7 -- of a layer: enum ig_xcount of kernels/cuda/args.h
+M.COUNTS = 7 -- of a layer: enum ig_dcount of kernels/cuda/args.h
 
 -- What a decode step with a cache of experts needs beside the slots.
 local function cache_buffers(m)
@@ -127,9 +130,11 @@ local function defines(m, formats, size, mem, device)
     { "N_EMBD", m.n_embd }, { "N_HEAD", m.n_head }, { "N_HEAD_KV", m.n_head_kv },
     { "HEAD_DIM", m.head_dim }, { "N_FF", m.n_ff }, { "N_EXPERT", m.n_expert },
     { "N_EXPERT_USED", m.n_expert_used }, { "N_VOCAB", m.n_vocab }, { "N_ROW", size.batch },
-    { "N_WAY", device.n_way }, { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
+    { "GEMM_FAST", device.gemm_fast }, { "N_WAY", device.n_way },
+    { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
     { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
-    { "TILE_PAD", device.tile_pad }, { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
+    { "TILE_PAD", device.tile_pad }, { "TILE_TALL", device.tile_tall },
+    { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
     { "N_LAYER", m.n_layer }, { "ROPE_DIM", m.rope_dim }, { "N_FF_ASIDE", plan_mem.aside(m) },
     { "FMT_EMBD", format_set(formats, { "token_embd" }) },
     { "FMT_QKV", format_set(formats, m.q_lora > 0 and m.kv_lora and { "q_a", "kv_a" }
@@ -158,6 +163,22 @@ local function defines(m, formats, size, mem, device)
   return defs
 end
 
+-- Roles whose BF16 matrices gemm=fast multiplies on the matrix units.
+M.FAST_ROLES = { "q", "q_a", "kv_a", "k", "v", "o", "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }
+
+-- Why gemm=fast cannot be.
+local function not_fast(m, formats)
+  if format_set(formats, M.FAST_ROLES) & 1 << quant.by_name.bf16.id == 0 then
+    return "--set: gemm: fast is for matrices in bf16, and this plan has none"
+  end
+  local o_cols = m.n_head * (m.kv_lora and m.v_dim or m.head_dim)
+  for _, cols in ipairs { m.n_embd, m.n_ff, m.n_ff_dense, m.n_ff_shared, o_cols, m.kv_lora and m.q_lora or 0 } do
+    if cols % 32 ~= 0 then
+      return ("--set: gemm: fast wants rows of whole blocks of 32 values, got %d"):format(cols)
+    end
+  end
+end
+
 -- What the kernels cannot do, as reasons.
 local function refusals(m, hw)
   local reasons = { device_kinds.refusal(m) }
@@ -168,25 +189,6 @@ local function refusals(m, hw)
     reasons[#reasons + 1] = ("gpu: want a width of at most %d that 4 divides, got %d"):format(M.EMBD_MOST, m.n_embd)
   end
   return reasons
-end
-
--- One memory holds the weights once: what does not fit has no other place.
-local function not_unified(device, opts)
-  if device.mapped == 0 then return nil end
-  if opts.vram_ways then return "--set: vram_ways: want a GPU with memory of its own, got a unified one" end
-  local need = device.mapped + device.bytes
-  if need <= device.usable then return nil end
-  return ("memory: want at most %s (unified: RAM is the GPU's), got %s: weights %s, KV and work %s"):format(
-    num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes))
-end
-
--- A model without experts has nothing that could stay outside.
-local function not_dense(m, device, opts)
-  if m.n_expert > 0 then return nil end
-  if opts.vram_ways then return "--set: vram_ways: want a model with experts, got a dense one" end
-  if device.bytes + device.mapped <= device.usable then return nil end
-  return ("vram: want at most %s, got %s: a model without experts is there as a whole"):format(
-    num.human(device.usable), num.human(device.bytes + device.mapped))
 end
 
 --- @param m       table  a checked model
@@ -201,12 +203,14 @@ end
 function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local mem = arena
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
-                   gemm_rows = M.GEMM_ROWS, tile_rows = M.tiled(m, size.kv) and M.TILE_ROWS or 0,
-                   tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0, mapped = hw.gpu.unified and layout.data_bytes or 0 }
+                   gemm_rows = opts.gemm_rows or M.GEMM_ROWS,
+                   tile_rows = M.tiled(m, size.kv) and (opts.tile_rows or M.TILE_ROWS) or 0,
+                   tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0, tile_tall = M.ROOMY[hw.gpu.arch] and 8 or 4,
+                   gemm_fast = opts.gemm == "fast" and 1 or 0, mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
-  local beyond = not_unified(device, opts) or not_dense(m, device, opts)
+  local beyond = device_kinds.not_unified(device, opts) or device_kinds.not_dense(m, device, opts)
   if beyond then
     reasons[#reasons + 1] = beyond
     return nil
@@ -224,11 +228,17 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     return nil
   end
   if device.cached then
+    local narrow = device_kinds.no_passage(layout, cache)
+    if narrow then
+      reasons[#reasons + 1] = narrow
+      return nil
+    end
     device.n_way = cache.ways
     table.insert(device.regions, { name = "SLOTS", off = device.bytes, bytes = cache.bytes })
     device.bytes = device.bytes + cache.bytes
   end
   local bad = refusals(m, hw)
+  if opts.gemm == "fast" then bad[#bad + 1] = not_fast(m, formats) end
   table.move(bad, 1, #bad, #reasons + 1, reasons)
   if #bad > 0 then return nil end
   device.defines = defines(m, formats, size, arena, device)

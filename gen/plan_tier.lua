@@ -26,8 +26,8 @@ M.POLICIES = {
 }
 M.POLICY_NAMES = { "lru", "lru2", "decay", "echo", "echo-admit", "static" }
 M.POLICY = "echo"          -- docs/POLICIES.md: best on documents it was not tuned on
-M.MOVE_BYTES = 768         -- sizeof(struct ig_move), at most
-M.PIECES = 64              -- of a slot, at most (mover.h)
+M.MOVE_BYTES = 160         -- sizeof(struct ig_move), at most
+M.PIECES, M.DEPTH = 64, 64 -- of a slot, and under way, at most (mover.h)
 
 --- The largest expert: what a slot holds.
 function M.slot_bytes(layout)
@@ -36,8 +36,7 @@ function M.slot_bytes(layout)
   return most
 end
 
--- Bytes of the tables of runtime/cache/xcache.c and its policy, and of the moves: at
--- most; the engine compares with what it needs.
+-- Bytes of the tables of runtime/cache/xcache.c, its policy and the moves: at most; the engine compares.
 local function table_bytes(m, n_slot, n_spare)
   local ids, words = m.n_layer * m.n_expert, num.ceil_div(m.n_expert, 64)
   local policy = (32 << 10) + ids * 24 + 1024 * (m.n_layer * words * 8 + 8)
@@ -45,11 +44,13 @@ local function table_bytes(m, n_slot, n_spare)
     + policy, 4096)
 end
 
--- Pieces as the disk likes them, and a quarter of what is under way for prefetches: so much a
--- demand may have to wait for.
-local function copies(hw, slot)
+-- Pieces as the disk likes them: under way at once all that a decode step of a layer can miss, and of prefetches
+-- what keeps the disk busy.
+local function copies(m, hw, slot)
   local piece = num.align_up(math.max(hw.disk_piece, num.ceil_div(slot, M.PIECES)), 4096)
-  return piece, hw.disk_depth, math.max(1, hw.disk_depth // 4)
+  local each = num.ceil_div(slot, piece)
+  local prefetch = math.max(hw.disk_depth, each)
+  return piece, math.min(M.DEPTH, m.n_expert_used * each + prefetch), math.min(M.DEPTH - 1, prefetch)
 end
 
 --- The layers that have experts: all, but for a model's dense ones.
@@ -73,7 +74,7 @@ function M.with_slots(m, hw, layout, opts, n_slot)
   local name = opts.policy or M.POLICY
   local policy, slot = M.POLICIES[name], M.slot_bytes(layout)
   local spare = policy.admits and m.n_expert_used or 0
-  local piece, depth, prefetch = copies(hw, slot)
+  local piece, depth, prefetch = copies(m, hw, slot)
   return {
     kind = "disk", n_slot = n_slot, n_spare = spare, slot_bytes = slot, policy = name,
     policy_c = "ig_policy_" .. (policy.c or name), table_bytes = table_bytes(m, n_slot, spare),

@@ -38,6 +38,22 @@ compare() { # name, binary, weights, options
     report "$what" "$wrong"
 }
 
+# The numbers of a dump, a line each, behind its header.
+numbers() { od -An -v -tf4 -w4 -j "$((8 + $(od -An -tu8 -N8 "$1")))" "$1"; }
+
+# gemm=fast: a small batch has the CPU's bits, a large one has not, but is near (tests/c/mma_test.c has the
+# bound of a sum; here a layer's sums, and the router's choices after them, add up).
+check_fast() { # name, binary, weights
+    compare "$1: batches of 7, $tokens tokens and $greedy more, on $on" "$2" "$3" -b 7
+    $run "$2" eval -m "$3" --tokens "$(cat "$tmp/ids")" --greedy 0 -b 64 --dump "$tmp/got" >"$tmp/out" 2>&1
+    cpu "$2" eval -m "$3" --tokens "$(cat "$tmp/ids")" --greedy 0 --dump "$tmp/want" >"$tmp/text" 2>>"$tmp/out"
+    numbers "$tmp/got" >"$tmp/a"
+    numbers "$tmp/want" >"$tmp/b"
+    off=$(paste "$tmp/a" "$tmp/b" | awk 'NF == 2 { d += ($1 - $2) ^ 2; s += $2 ^ 2 } NF != 2 { bad = 1 } END { print bad ? "nan" : sqrt(d / s) }')
+    report "$1: batches of 64 are near the CPU's: $off of the values' size" \
+        "$(awk -v o="$off" 'BEGIN { if (!(o > 0 && o < 0.02)) print "want more than 0 and less than 0.02, got " o }' </dev/null; [ -n "$off" ] || tail -5 "$tmp/out")"
+}
+
 # Whoever computes a miss, however much is pinned, row by row and in a batch; and there are hits and misses.
 check_cache() { # name, binary, weights
     # An emulated kernel and a thread that waits for it share the cores: fewer cases, one thread in most.
@@ -54,6 +70,8 @@ check_cache() { # name, binary, weights
         case $hows in *,*) hows=${hows#*,} ;; *) hows= ;; esac
     done
     [ "$batches" != 1 ] || compare "$1: one batch of $tokens, on $on" "$2" "$3" -b "$tokens" -t 1
+    [ "$1" != xc-switch ] || says "$1: too few slots for the encoder's layers to pass are refused" \
+        'want slots of [0-9]+ bytes or more, through which the encoder' "$2" info -m "$3" --vram $((${less:-0} - 100000))
     hit=$("$2" bench -m "$3" -p 0 -n 32 -r 1 --link 100 2>"$tmp/err" | sed -n 's/^decode: \([0-9.]*\) % of the chosen.*/\1/p')
     report "$1: some experts are in their slots, some are not: ${hit:-none} %" \
         "$(awk -v h="${hit:--1}" 'BEGIN { if (!(h > 0 && h < 100)) print "want between 0 and 100 %, got " h }' </dev/null; [ -n "$hit" ] || cat "$tmp/err")"
@@ -152,6 +170,7 @@ for name in "$@"; do
     fi
     case $name in
     xc-*) check_cache "$name" "$bin" "$w" ;;
+    fast-*) check_fast "$name" "$bin" "$w" ;;
     *) for batch in ${BATCHES:-1 7 64}; do
         compare "$name: batches of $batch, $tokens tokens and $greedy more, on $on" "$bin" "$w" -b "$batch"
     done ;;

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Run a bundle (tests/gpu_bundle.sh) on a machine with the GPU:  run.sh [test|sanitize|bench [NAME...]]...
+# Run a bundle (tests/gpu_bundle.sh) on a machine with the GPU:  run.sh [test|sanitize|thresholds|bench [NAME...]]...
 #
 #   test      every engine's bits against the CPU's
 #   sanitize  a few of them under compute-sanitizer, where there is one
 #   bench     random weights of real shapes, one CSV row a test; and the planned memory
+#   thresholds  from how many rows matrix units, and tiles of attention, are faster (10 s)
 # TAP; the last line is "N passed, N failed, N skipped".  WORK: a folder for tens of GB (/dev/shm).
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -51,6 +52,32 @@ bench() {
     rm -f "$dir/w.ingot"
 }
 
+# The same weights in engines that use matrix units always or never, tiles of attention always or never: ms
+# of a prompt of N tokens, and from which N on the first of two is not slower.
+THRESHOLD_ROWS='4 8 16 24 32 48 64 96'
+ms() { # engine, rows
+    "$dir/bench/rows-$1/engine" bench -m "$dir/w.ingot" -p "$2" -n 0 -r 5 -o csv 2>"$dir/log" |
+        awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) { if ($i == "tokens") t = i; if ($i == "ms_median") m = i } }
+            NR == 2 { printf "%.3f", $m * $t }'
+}
+crossing() { # what, its column
+    awk -v what="$1" -v c="$2" '{ if ($c <= $4) { if (!from) from = $1 } else from = 0 }
+        END { if (from) print "# " what ": not slower from " from " rows on"; else print "# " what ": slower at all sizes tried" }' "$dir/times"
+}
+thresholds() {
+    "$dir/bench/rows-none/engine" pack --synth=1 -o "$dir/w.ingot" >"$dir/log" 2>&1 ||
+        { echo "not ok 1 - thresholds: pack"; sed 's/^/# /' "$dir/log"; return; }
+    : >"$dir/times"
+    echo "# ms of a prompt: rows, matrix units, tiles of attention, neither"
+    for n in $THRESHOLD_ROWS; do
+        echo "$n $(ms gemm "$n") $(ms tile "$n") $(ms none "$n")" | tee -a "$dir/times" | sed 's/^/# /'
+    done
+    crossing "matrix units (gemm_rows)" 2
+    crossing "tiles of attention (tile_rows)" 3
+    awk 'NF != 4 { bad = 1 } END { print bad || NR == 0 ? "not ok 1 - thresholds: a size was not measured" : "ok 1 - thresholds" }' "$dir/times"
+    rm -f "$dir/w.ingot"
+}
+
 [ $# -gt 0 ] || set -- test
 {
     while [ $# -gt 0 ]; do
@@ -59,11 +86,12 @@ bench() {
         case $what in
         test) tap $all ;;
         sanitize) sanitize ;;
+        thresholds) thresholds ;;
         bench)
-            [ $# -gt 0 ] || set -- $(ls "$dir/bench")
+            [ $# -gt 0 ] || set -- $(ls "$dir/bench" | grep -v "^rows-")
             for name in "$@"; do bench "$name"; done
             set -- ;;
-        *) echo "not ok 1 - run.sh: want test, sanitize or bench, got $what" ;;
+        *) echo "not ok 1 - run.sh: want test, sanitize, thresholds or bench, got $what" ;;
         esac
     done
 } | tee "$dir/tap" | grep -v ' passed, '

@@ -108,8 +108,8 @@ GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2
                gpt-oss deepseek-v2 deepseek-v3 switch-transformer,$(if $(call golden_of,$g),$g))
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
-XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
-GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
+XC          := xc-mixtral xc-stream xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
+GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) fast-bf16 $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := $(T)/unified.lua
 # hw/h200.lua as if RAM and VRAM were one memory: the weights are mapped, and the device reads them in RAM.
@@ -121,12 +121,14 @@ ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
 ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
 ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
 ENGINE_xc-odd       := tests/fixture/odd.lua quant=q4_0 vram_ways=2
+ENGINE_xc-switch    := tests/fixture/switch.lua quant=q8_0 vram_ways=5
 ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4
 ENGINE_xc-qwen2-moe := $(call golden_of,qwen2-moe) vram_ways=4
 ENGINE_xc-deepseek-v3 := $(call golden_of,deepseek-v3) vram_ways=4
 ENGINE_xc-glm4-moe  := $(call golden_of,glm4-moe) vram_ways=4
 ENGINE_wide-q4_0 := tests/fixture/wide.lua quant=q4_0
 ENGINE_wide-q5_1 := tests/fixture/wide.lua quant=q5_1 quant.router=bf16
+ENGINE_fast-bf16 := tests/fixture/wide.lua gemm=fast
 # Every layer dense.
 ENGINE_dense-q4_0 := tests/fixture/dense.lua quant=q4_0
 ENGINE_dense-bf16 := tests/fixture/dense.lua
@@ -215,18 +217,23 @@ ENGINE_qwen3-q8_0  := models/qwen3-30b-a3b.lua quant=q8_0 ctx=2048
 ENGINE_gpt-oss-20b := models/gpt-oss-20b.lua ctx=2048
 ENGINE_mixtral-8x7b-q4_0 := models/mixtral.lua quant=q4_0 ctx=2048
 ENGINE_deepseek-v2-lite-q4_0 := models/deepseek-v2-lite.lua quant=q4_0 ctx=2048
-GPU_BENCHES := qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0 deepseek-v2-lite-q4_0
+# Thresholds: the same layout, so one weights file.
+rows = tests/fixture/rows.lua quant=q4_0 ctx=512 gemm_rows=$1 tile_rows=$2
+ENGINE_rows-gemm := $(call rows,2,4096)
+ENGINE_rows-tile := $(call rows,4096,2)
+ENGINE_rows-none := $(call rows,4096,4096)
+GPU_BENCHES := rows-gemm rows-tile rows-none qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0 deepseek-v2-lite-q4_0
 .PHONY: gpu-bundle
 gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
 	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is; LARGE with a
 # batch that goes to the matrix units and by tiles.
-LARGE    := $(WIDE) $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
+LARGE    := $(WIDE) fast-bf16 $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
 EMULATED := $(LATENT) $(WIDE) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
-	@$(PARALLEL) EMULATE=1 $(EMULATED:%=gpu-engine-%)
+	@$(PARALLEL) EMULATE=1 $(patsubst %,gpu-engine-%,$(sort $(EMULATED) $(LARGE)))
 	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(PARALLEL) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
 
 .PHONY: setup-arm64 arm64 $(ARM64_ENGINES)

@@ -5,13 +5,13 @@
  * of what follows: the same bits.
  *
  * AMX_SPAN blocks of 32 columns are unpacked once for AMX_RB rows of activations: UNPACK's
- * vectors, less their zero point, are the rows of the weights' tile.  16 rows of activations go
- * through the span part by part, what a part's blocks add being kept in 16 registers.  A sum is
- * read AMX_AHEAD products after it was saved, across parts and rows: the processor does not hand
- * what a tile saves to the loads behind it, they would wait until it is in the cache.
+ * vectors, less their zero point, are the rows of the weights' tile.  16 rows go through the
+ * span part by part, what a part's blocks add being kept in 16 registers.  A sum is read
+ * AMX_AHEAD products after it was saved, across parts and rows: until what a tile saves is in
+ * the cache, loads of it wait.
  *
  * Bound, for 16 rows and 32 columns: entering a part takes 3 steps of the two vector ports a row
- * (6 with sub-scales and minima), so 24 cycles (48); product and save are 16 each beside it.
+ * (7 with sub-scales and minima), so 24 cycles (56); product and save are 16 each beside it.
  */
 struct FN(amx_block) {
     int8_t w[512];
@@ -44,68 +44,72 @@ static void FN(amx_load)(struct FN(amx_block) * to, const uint8_t *tile, const i
 #endif
 }
 
-/* Sums of 16 rows of activations with 32 columns into a part.  Where there are sub-scales, a sum
- * s comes as the float AMX_MAGIC + s, and sc * s is one fused step from it, exact. */
-static inline __attribute__((always_inline)) void
-FN(amx_enter)(V acc[AMX_ROWS], const struct FN(amx_block) * b, const struct amx_scale *x,
-              const int32_t (*sums)[IG_PANEL_ROWS])
+/* Sums of one row of activations with 32 columns into a part.  Where there are sub-scales, s comes
+ * as the float AMX_MAGIC + s, and sc * s is one fused step from it, exact; off: -AMX_MAGIC * sc. */
+static inline V FN(amx_enter)(V acc, const struct FN(amx_block) * b, const struct ig_xq *x,
+                              const int32_t *s, V off)
 {
+    const V dx = VSET1(x->d);
+    (void)off;
 #if SUBS
-    const V off = VMUL(b->sc, VSET1(-AMX_MAGIC));
-#endif
-    UNROLL
-    for (int t = 0; t < AMX_ROWS; t++) {
-        const V dx = VSET1(x[t].d);
-#if SUBS
-        const V sum = VFMA(VLOAD((const float *)(const void *)sums[t]), b->sc, off);
+    const V sum = VFMA(VLOAD((const float *)(const void *)s), b->sc, off);
 #else
-        const V sum = QFLOAT(QLOAD(sums[t]));
+    const V sum = QFLOAT(QLOAD(s));
 #endif
-        acc[t] = VFMA(VMUL(b->d, dx), sum, acc[t]);
+    acc = VFMA(VMUL(b->d, dx), sum, acc);
+#if MIN
+    const V own = QFLOAT(QX4((const int8_t *)&x->sum));
+#endif
 #if MIN == 1
-        acc[t] = VFMA(VMUL(b->m, dx), VSET1(x[t].own), acc[t]);
+    acc = VFMA(VMUL(b->m, dx), own, acc);
 #elif MIN == 2
-        acc[t] =
-            _mm512_fnmadd_ps(VMUL(b->m, dx), VMUL(b->mn, VSET1(x[t].own)), acc[t]);
+    acc = _mm512_fnmadd_ps(VMUL(b->m, dx), VMUL(b->mn, own), acc);
 #endif
-    }
+    return acc;
 }
 
-/* 16 rows (the last ones repeated where there are fewer) with the blocks of a span, into their
- * parts. */
+/* Up to AMX_RB rows with the blocks of a span, into their parts. */
 static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][IG_PANEL_ROWS],
                          const struct FN(amx_block) * w, const void *const *x, int b, int blocks,
                          int n)
 {
     _Alignas(64) int32_t sums[AMX_RING][AMX_ROWS][IG_PANEL_ROWS];
-    struct amx_acts acts[2];
-    struct amx_turn next = { .end = blocks };
+    _Alignas(64) int8_t copy[2][AMX_SPAN][AMX_ROWS][IG_QBLOCK];
+    struct amx_x8 from[2];
+    struct amx_turn next = { .n = n, .blocks = blocks };
     unsigned made = 0, read = 0;
-/* While the window from `at` on is entered, the one behind it has room, too. */
+/* The next product.  While the rows from `now` on are entered, those behind them have room. */
 #define AMX_NEXT(now)                                                                              \
-    if (next.at < blocks && next.at < (now) + 2 * AMX_WINDOW) {                                     \
-        struct amx_acts *from = &acts[next.at / AMX_WINDOW % 2];                                   \
-        if (next.j == 0) amx_acts(from, x, b + next.at, amx_window(blocks - next.at), n, MIN != 0); \
-        AMX_SUMS(sums[made % AMX_RING], from->q[next.j], w[next.at + next.j].w, made & 1, SUBS);   \
+    if (next.row < n && next.row < (now) + 2 * AMX_ROWS) {                                         \
+        const int i_ = next.row / AMX_ROWS % 2;                                                    \
+        if (next.j == 0) from[i_] = amx_x8(copy[i_], x + next.row, b, blocks, n - next.row);       \
+        const int8_t *q_ = from[i_].q + (size_t)next.j * from[i_].block;                           \
+        if (made & 1)                                                                              \
+            AMX_PRODUCT(1, 6, 7, sums[made % AMX_RING], q_, from[i_].row, w[next.j].w, SUBS);      \
+        else                                                                                       \
+            AMX_PRODUCT(0, 4, 5, sums[made % AMX_RING], q_, from[i_].row, w[next.j].w, SUBS);      \
         made++;                                                                                    \
         amx_turn(&next);                                                                           \
     }
     for (int i = 0; i < AMX_AHEAD; i++) {
         AMX_NEXT(0)
     }
-    for (int at = 0; at < blocks; at += AMX_WINDOW) {
-        const int window = amx_window(blocks - at);
-        for (int part = 0; part < IG_BLOCK_PARTS && part < window; part++) {
+    for (int t = 0; t < n; t += AMX_ROWS) {
+        const struct amx_x8 *mine = &from[t / AMX_ROWS % 2];
+        for (int part = 0; part < IG_BLOCK_PARTS && part < blocks; part++) {
             V a[AMX_ROWS];
             UNROLL
-            for (int i = 0; i < AMX_ROWS; i++) a[i] = VLOAD(acc[i][part]);
-            for (int j = part; j < window; j += IG_BLOCK_PARTS, read++) {
-                AMX_NEXT(at)
-                FN(amx_enter)
-                (a, &w[at + j], acts[at / AMX_WINDOW % 2].s[j], sums[read % AMX_RING]);
+            for (int i = 0; i < AMX_ROWS; i++) a[i] = VLOAD(acc[t + i][part]);
+            for (int j = part; j < blocks; j += IG_BLOCK_PARTS, read++) {
+                AMX_NEXT(t)
+                const V off = SUBS ? VMUL(w[j].sc, VSET1(-AMX_MAGIC)) : VZERO;
+                UNROLL
+                for (int i = 0; i < AMX_ROWS; i++)
+                    a[i] =
+                        FN(amx_enter)(a[i], &w[j], mine->x[i] + j, sums[read % AMX_RING][i], off);
             }
             UNROLL
-            for (int i = 0; i < AMX_ROWS; i++) VSTORE(acc[i][part], a[i]);
+            for (int i = 0; i < AMX_ROWS; i++) VSTORE(acc[t + i][part], a[i]);
         }
     }
 #undef AMX_NEXT
@@ -125,8 +129,7 @@ static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void
             const int8_t *sc = FN(scales)(buffer, p);
             for (int i = 0; i < BLOCKS; i++, j++) FN(amx_load)(&w[j], p, sc, i);
         }
-        for (int t = 0; t < n; t += AMX_ROWS)
-            FN(amx_span)(acc + t, w, x + t, b, blocks, n - t);
+        FN(amx_span)(acc, w, x, b, blocks, n);
     }
     for (int t = 0; t < n; t++) {
         V s[4];

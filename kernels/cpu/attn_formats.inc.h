@@ -17,6 +17,23 @@ enum { HEADS_MOST = VL == 16 ? 8 : 4 }; /* heads at a time */
 #define LOAD1(p, i) ig_fp16_to_f32(((const uint16_t *)(p))[i])
 #include "attn.inc.h"
 
+/* What is asked for while a block of Q8_0 is folded: evenly over the time that takes, since a line
+ * on its way holds a buffer that the block's own lines need (bench/LOG.tsv). */
+struct asks {
+    const char *at;
+    size_t quarter;
+    int left; /* lines of a stream */
+};
+ALWAYS void VNAME(ask)(struct asks *a, int lines)
+{
+    for (int i = 0; i < lines && a->left > 0; i++, a->left--, a->at += 64) {
+        PREFETCH_AT(a->at);
+        PREFETCH_AT(a->at + a->quarter);
+        PREFETCH_AT(a->at + 2 * a->quarter);
+        PREFETCH_AT(a->at + 3 * a->quarter);
+    }
+}
+
 #include WORDS
 #include "attn_q8_0.inc.h"
 

@@ -8,28 +8,14 @@
  * inside its page, and has more lines under way when there are several (bench/LOG.tsv). Bound: one
  * read of the block's K and V.
  */
-struct asks {
-    const char *at;
-    size_t quarter;
-    int left, each; /* lines of a stream, and how many at a time */
-};
-ALWAYS void VNAME(ask)(struct asks *a)
-{
-    for (int i = 0; i < a->each && a->left > 0; i++, a->left--, a->at += 64) {
-        PREFETCH_AT(a->at);
-        PREFETCH_AT(a->at + a->quarter);
-        PREFETCH_AT(a->at + 2 * a->quarter);
-        PREFETCH_AT(a->at + 3 * a->quarter);
-    }
-}
-
 #ifdef PANEL_Q8_0
 /* Raw scores of positions j .. j + 15, whose panel is k. */
 ALWAYS void VNAME(panel_scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
-                                int blocks, int nh, int j)
+                                int blocks, int nh, int j, struct asks *a)
 {
     const void *x[HEADS_MOST];
     float y[HEADS_MOST][IG_PANEL_ROWS];
+    VNAME(ask)(a, 2 * blocks);
     for (int i = 0; i < nh; i++) x[i] = q + i * blocks;
     PANEL_Q8_0(y, k, x, blocks * IG_QBLOCK, nh);
     for (int i = 0; i < nh; i++) memcpy(p[i] + j, y[i], sizeof y[i]);
@@ -81,7 +67,7 @@ ALWAYS void VNAME(sum_codes)(float *o, uint8_t w[][4 * IG_KV_BLOCK], const float
             }
             for (int j = lo / 4 * 4; j < hi; j += 4) {
                 CODES q[WIDE];
-                if (j % 8 == 0) VNAME(ask)(a);
+                if (nh > 4 ? j % 16 == 0 : j % 8 == 0) VNAME(ask)(a, nh > 4 ? 1 : 2);
                 UNROLL
                 for (int u = 0; u < WIDE; u++) q[u] = LOAD_CODES(v->q[j / 4][d + u * VL]);
                 UNROLL
@@ -111,14 +97,13 @@ ALWAYS void VNAME(heads_q8_0)(struct ig_attn *st, int h, const void *queries, co
 {
     const int blocks = hd / IG_QBLOCK, lines = blocks * (IG_QBLOCK + 2) / 2;
     const size_t panel = (size_t)blocks * IG_KV_TILE;
-    struct asks a = { next, (size_t)lines * 64, next == k ? 0 : lines, nh > 4 ? 1 : 2 };
+    struct asks a = { next, (size_t)lines * 64, next == k ? 0 : lines };
     float p[HEADS_MOST][IG_KV_BLOCK], c[VL], peak[VL], unit[HEADS_MOST];
     uint8_t w[HEADS_MOST][4 * IG_KV_BLOCK];
 
     for (int j = lo / IG_PANEL_ROWS * IG_PANEL_ROWS; j < hi; j += IG_PANEL_ROWS) {
-        VNAME(ask)(&a);
         VNAME(panel_scores)
-        (p, queries, (const uint8_t *)k + (size_t)(j / IG_PANEL_ROWS) * panel, blocks, nh, j);
+        (p, queries, (const uint8_t *)k + (size_t)(j / IG_PANEL_ROWS) * panel, blocks, nh, j, &a);
     }
     VNAME(soften)
     (p, c, peak, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step);

@@ -37,11 +37,12 @@ struct weight_avx512 {
 /* Scores of positions j .. j + 15, whose panel is k, in the order of rule 2: all heads side by
  * side, the zero point a start value. */
 ALWAYS void panel_scores_avx512(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
-                                int blocks, int nh, int j)
+                                int blocks, int nh, int j, struct asks *a)
 {
     V part[IG_BLOCK_PARTS][HEADS_MOST];
     for (int b = 0; b < blocks; b++, k += IG_KV_TILE) {
         const V d = VLOAD_F16(k);
+        ask_avx512(a, 2);
         QI s[HEADS_MOST];
         UNROLL
         for (int i = 0; i < nh; i++) s[i] = QSET32(-128 * q[i * blocks + b].sum);

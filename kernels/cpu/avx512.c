@@ -64,11 +64,11 @@ static void quantize_avx512(struct ig_xq *y, const float *x, int n)
 
 #define X(name, fmt) [fmt] = ig_panel_##name##_avx512,
 #define MEMBERS                                                                                    \
-    .attn = { [IG_F32] = attn_f32_avx512, [IG_F16] = attn_f16_avx512,                              \
+    .attn = { [IG_F32] = attn_f32_avx512,                                                          \
+              [IG_F16] = attn_f16_avx512,                                                          \
               [IG_Q8_0] = attn_q8_0_avx512 },                                                      \
-    .rmsnorm = rmsnorm_avx512,                                                                     \
-    .quantize = quantize_avx512, .swiglu = swiglu_avx512, .softmax = softmax_avx512,               \
-    IG_STEP_MEMBERS
+    .rmsnorm = rmsnorm_avx512, .quantize = quantize_avx512, .swiglu = swiglu_avx512,               \
+    .softmax = softmax_avx512, IG_STEP_MEMBERS
 
 const struct ig_kernels ig_kernels_avx512 = { .name = "avx512",
                                               .panel = { [IG_F32] = panel_f32_avx512,
@@ -79,14 +79,20 @@ const struct ig_kernels ig_kernels_avx512 = { .name = "avx512",
                                                          IG_QUANT_FORMATS(X) },
                                               MEMBERS };
 
-/* AVX-512's but for the panels that amx.c has. */
+/* AVX-512's but for the panels that amx.c has: BF16's, and those of block formats, which have the
+ * same bits either way.  gen/plan_kernels.lua chooses by what is faster. */
+#define PANELS_AMX                                                                                 \
+    [IG_F32] = panel_f32_avx512, [IG_F16] = panel_f16_avx512, [IG_BF16] = ig_panel_bf16_amx
 #define XT(name, fmt) [fmt] = ig_panel_##name##_amx,
-const struct ig_kernels ig_kernels_amx = { .name = "amx",
-                                           .panel = { [IG_F32] = panel_f32_avx512,
-                                                      [IG_F16] = panel_f16_avx512,
-                                                      [IG_BF16] = ig_panel_bf16_amx,
-                                                      [IG_Q6_K] = ig_panel_q6_k_avx512,
-                                                      [IG_Q3_K] = ig_panel_q3_k_avx512,
-                                                      [IG_Q2_K] = ig_panel_q2_k_avx512,
-                                                      IG_QUANT_TILES(XT) },
-                                           MEMBERS };
+const struct ig_kernels ig_kernels_amx = {
+    .name = "amx",
+    .panel = { PANELS_AMX, [IG_Q6_K] = ig_panel_q6_k_avx512, [IG_Q3_K] = ig_panel_q3_k_avx512,
+               [IG_Q2_K] = ig_panel_q2_k_avx512, IG_QUANT_TILES(XT) },
+    MEMBERS
+};
+const struct ig_kernels ig_kernels_amx_bf16 = {
+    .name = "amx",
+    .panel = { PANELS_AMX, [IG_Q8_0] = ig_panel_q8_0_avx512, [IG_Q4_0] = ig_panel_q4_0_avx512,
+               IG_QUANT_FORMATS(X) },
+    MEMBERS
+};

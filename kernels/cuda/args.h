@@ -20,13 +20,14 @@ enum {
     IG_GEMM_THREADS = 256,
     IG_GEMM_TOKENS = 64,
     IG_GEMM_PANELS = 8,
-    IG_GEMM_BYTES = 3 * IG_GEMM_TOKENS * 4 * 40 + 2 * IG_GEMM_TOKENS * IG_GEMM_PANELS * 16 * 4, /* of shared memory */
+    IG_GEMM_BYTES = 2 * IG_GEMM_TOKENS * 8 * 40 + 2 * IG_GEMM_TOKENS * IG_GEMM_PANELS * 16 * 4, /* of shared memory */
     IG_ROUTER_THREADS = 128, /* a router of floats */
     IG_ROUTER_TOKENS = 32,
     IG_ROUTER_PANELS = 4,
-    IG_TILE_THREADS = 256, /* attention of a tile of */
-    IG_TILE_ROWS = 64      /* rows of a batch */
+    IG_TILE_ROWS = 64 /* attention of a tile of so many rows of a batch */
 };
+/* Its threads, each with `tall` rows of a sixteenth of the positions, then of the dimensions. */
+#define IG_TILE_THREADS(tall) (IG_TILE_ROWS * 16 / (tall))
 /* Is there a tile for such heads (`no`: of latent attention, or with a cache in Q8_0); bytes of shared
  * memory for it: q, its rows `pad` apart from the next ones' banks; K or probabilities; V. */
 #define IG_TILED(head_dim, no) (!(no) && (head_dim) % 16 == 0 && (head_dim) <= 128)
@@ -53,17 +54,17 @@ struct ig_rows {
 
 /* What is counted of a layer: experts; steps with misses; how long the experts' first half took in those
  * steps and in the others, in units of 32 ns; when it began, in ns. */
-enum ig_xcount { IG_N_HIT, IG_N_LINK, IG_N_CPU, IG_N_LATE, IG_T_LATE, IG_T_HIT, IG_T_BEGAN, IG_N_XCOUNT };
+enum ig_dcount { IG_N_HIT, IG_N_LINK, IG_N_CPU, IG_N_LATE, IG_T_LATE, IG_T_HIT, IG_T_BEGAN, IG_N_DCOUNT };
 
 /* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
-struct ig_xcache {
+struct ig_dcache {
     /* of this layer, two copies that steps use in turn: [experts] way of an expert, -1: none; [experts]
      * decayed count of uses; [2k] ways to give up, the least used first (-1: of an empty set) */
     int32_t *way;
     float *use;
     int32_t *victim;
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */
-    uint32_t *count;                     /* of this layer: enum ig_xcount */
+    uint32_t *count;                     /* of this layer: enum ig_dcount */
     uint32_t *step;                      /* steps so far, this one included */
     int32_t *split;                      /* [k + 1] of struct ig_ask */
     int32_t ways;                        /* in use */
@@ -83,7 +84,7 @@ struct ig_xcache {
 };
 
 struct ig_args {
-    struct ig_xcache xc;
+    struct ig_dcache xc;
     struct ig_rows host, row; /* mapped host memory; its copy in device memory */
     int32_t n, n_want;
     int32_t window;           /* of this layer; 0: none */

@@ -1,15 +1,27 @@
 /* gemm.cu -- the matrices of a large batch on the matrix units (mma.h); same results as linear.cu, moe.cu.
  *
- * Block formats only; a matrix of floats stays with the kernels for ROWS rows.
+ * Block formats, and with GEMM_FAST matrices of BF16 with sums of their own (mma_bf16.h); other matrices of
+ * floats stay with the kernels for ROWS rows.
  */
 #include "args.h"
 #include "mma.h"
+#include "mma_bf16.h"
 
 enum {
     GEMM_HIDDEN = 16 * GEMM_HIGH,               /* values of a block: a panel of gate and of up a warp */
     HIDDEN_BLOCKS = GEMM_HIDDEN / QB
 };
 _Static_assert(GEMM_MT == 2 && GEMM_HIDDEN % QB == 0, "gate and up are a warp's two panels");
+#define IS_FAST(f)  (GEMM_FAST && (f) == IG_BF16)
+#define HAS_GEMM(f) (IS_BLOCK(f) || IS_FAST(f))
+
+IG_FN void any_sum(gemm_tile y, int fmt, const struct gemm *g, struct gemm_memory *mem)
+{
+    if (IS_FAST(fmt))
+        fast_sum(y, g, mem);
+    else
+        gemm_sum(y, fmt, g, mem);
+}
 
 /* Panels `first` ... of a matrix to this warp; those behind its last are the last. */
 IG_FN void take_panels(struct gemm *g, const struct ig_dmat *m, size_t expert, int first, int panels)
@@ -25,6 +37,7 @@ IG_FN void take_panels(struct gemm *g, const struct ig_dmat *m, size_t expert, i
 struct dense {
     const struct ig_dmat *m;
     const struct ig_xq *x;
+    const float *f;
     int cols, panels, first; /* first: of this block's panels */
 };
 
@@ -32,11 +45,11 @@ IG_FN int dense_sum(gemm_tile y, const struct ig_args *a, int fmt, const struct 
                     size_t *row)
 {
     const int first = (int)blockIdx.y * GEMM_TOKENS, rows = LEAST(GEMM_TOKENS, a->n - first);
-    struct gemm g = { { NULL, NULL }, d->cols / QB, rows, d->x, row };
+    struct gemm g = { { NULL, NULL }, d->cols / QB, rows, d->x, d->f, row };
     take_panels(&g, d->m, 0, d->first, d->panels);
     for (int t = (int)threadIdx.x; t < rows; t += GEMM_THREADS) row[t] = (size_t)(first + t) * (size_t)g.blocks;
     __syncthreads();
-    gemm_sum(y, fmt, &g, mem);
+    any_sum(y, fmt, &g, mem);
     return rows;
 }
 
@@ -56,37 +69,52 @@ IG_FN int dense_sum(gemm_tile y, const struct ig_args *a, int fmt, const struct 
         }                                                                                               \
     }
 
-IG_FN void gemm_qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, int first, float *to,
-                         int stride, struct gemm_memory *mem, size_t *row)
+/* Rows of `stride` results. */
+IG_FN void gemm_rows_body(const struct ig_args *a, int fmt, const struct dense *d, float *to, int stride,
+                          struct gemm_memory *mem, size_t *row)
 {
-    if (!IS_BLOCK(fmt)) return;
-    const struct dense d = { m, a->xq, N_EMBD, stride / PR, first };
+    if (!HAS_GEMM(fmt)) return;
+    const float *const bias = d->m->bias;
     gemm_tile y;
-    const int rows = dense_sum(y, a, fmt, &d, mem, row);
-    EACH_RESULT(rows, first, {
+    const int rows = dense_sum(y, a, fmt, d, mem, row);
+    EACH_RESULT(rows, d->first, {
         if (r < stride)
             to[((size_t)blockIdx.y * GEMM_TOKENS + (size_t)token) * (size_t)stride + (size_t)r] =
-                m->bias ? value + m->bias[r] : value;
+                bias ? value + bias[r] : value;
     })
 }
 
-/* Blocks along q, then k, then v. */
-IG_KERNEL(ig_gemm_qkv, GEMM_THREADS, 1)
+/* Blocks along q, then k, then v; of latent attention those that read the normed row. */
+IG_KERNEL(ig_gemm_qkv, GEMM_THREADS, GEMM_BLOCKS)
 {
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];
-    enum { OF_Q = DIV_UP(Q_STRIDE / PR, IG_GEMM_PANELS), OF_K = DIV_UP(KV_STRIDE / PR, IG_GEMM_PANELS) };
-    const int b = (int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? OF_Q : 0), is_q = b < OF_Q, is_k = !is_q && b < OF_Q + OF_K;
-    const struct ig_dmat *m = is_q ? &a.mq : is_k ? &a.mk : &a.mv;
+    enum { OF_Q = DIV_UP(IN_Q_STRIDE / PR, IG_GEMM_PANELS), OF_K = DIV_UP(IN_K_STRIDE / PR, IG_GEMM_PANELS) };
+    const int b = (int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? OF_Q : 0);
+    const int is_q = b < OF_Q, is_k = !is_q && b < OF_Q + OF_K;
+    const int stride = is_q ? IN_Q_STRIDE : IN_K_STRIDE;
+    const struct dense d = { is_q ? &a.mq : is_k ? &a.mk : &a.mv, a.xq, a.xn, N_EMBD, stride / PR,
+                             (is_q ? b : is_k ? b - OF_Q : b - OF_Q - OF_K) * IG_GEMM_PANELS };
     ig_after_previous();
-    DISPATCH(&a, FMT_QKV, m->fmt, gemm_qkv_body, m, (is_q ? b : is_k ? b - OF_Q : b - OF_Q - OF_K) * IG_GEMM_PANELS,
-             is_q ? a.q : is_k ? a.k : a.v, is_q ? Q_STRIDE : KV_STRIDE, gemm_spare, row)
+    DISPATCH(&a, FMT_QKV, d.m->fmt, gemm_rows_body, &d, is_q ? a.q : is_k ? a.k : a.v, stride, gemm_spare, row)
 }
+
+#if KV_LORA && Q_LORA
+/* Queries of latent attention from their latent. */
+IG_KERNEL(ig_gemm_latent_q, GEMM_THREADS, GEMM_BLOCKS)
+{
+    IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
+    IG_SHARED size_t row[GEMM_TOKENS];
+    const struct dense d = { &a.mq_b, a.qaq, a.q, Q_LORA, QH_STRIDE / PR, (int)blockIdx.x * IG_GEMM_PANELS };
+    ig_after_previous();
+    DISPATCH(&a, FMT_Q_B, d.m->fmt, gemm_rows_body, &d, a.qh, QH_STRIDE, gemm_spare, row)
+}
+#endif
 
 IG_FN void gemm_out_body(const struct ig_args *a, int fmt, int first, struct gemm_memory *mem, size_t *row)
 {
-    if (!IS_BLOCK(fmt)) return;
-    const struct dense d = { &a->mo, a->aoq, O_DIM, DIV_UP(N_EMBD, PR), first };
+    if (!HAS_GEMM(fmt)) return;
+    const struct dense d = { &a->mo, a->aoq, a->ao, O_DIM, DIV_UP(N_EMBD, PR), first };
     gemm_tile y;
     const int rows = dense_sum(y, a, fmt, &d, mem, row);
     EACH_RESULT(rows, first, {
@@ -95,7 +123,7 @@ IG_FN void gemm_out_body(const struct ig_args *a, int fmt, int first, struct gem
     })
 }
 
-IG_KERNEL(ig_gemm_out, GEMM_THREADS, 1)
+IG_KERNEL(ig_gemm_out, GEMM_THREADS, GEMM_BLOCKS)
 {
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];
@@ -130,16 +158,16 @@ IG_FN struct item gemm_item(const struct ig_args *a, int *slot, size_t *row, int
 IG_FN void gemm_gate_up_body(const struct ig_args *a, int fmt, const struct item *it, const int *slot,
                              const size_t *row, struct gemm_memory *mem)
 {
-    if (!IS_BLOCK(fmt)) return;
+    if (!HAS_GEMM(fmt)) return;
     const struct ig_dmat *gate = a->in ? &a->dense_gate : &a->gate,
                          *up = ACT_RELU ? gate : a->in ? &a->dense_up : &a->up;
     const size_t expert = a->in ? 0 : (size_t)it->expert * a->expert_stride;
     const int ff = a->in ? a->aside : N_FF, panels = DIV_UP(ff, PR), blocks = DIV_UP(ff, QB);
     const int p = (int)blockIdx.x * GEMM_HIGH + warp_high(), at = p < panels ? p : panels - 1;
     const struct gemm g = { { gate->p + expert + (size_t)at * gate->stride, up->p + expert + (size_t)at * up->stride },
-                            N_EMBD / QB, it->rows, a->xq, row };
+                            N_EMBD / QB, it->rows, a->xq, a->xn, row };
     gemm_tile y;
-    gemm_sum(y, fmt, &g, mem);
+    any_sum(y, fmt, &g, mem);
     UNROLL for (int n = 0; n < GEMM_NT; n++)
     {
         UNROLL for (int i = 0; i < 4; i++)
@@ -156,11 +184,12 @@ IG_FN void gemm_gate_up_body(const struct ig_args *a, int fmt, const struct item
         const int token = i / HIDDEN_BLOCKS, b = (int)blockIdx.x * HIDDEN_BLOCKS + i % HIDDEN_BLOCKS;
         if (b >= blocks) continue;
         const float h = b * QB + lane < panels * PR ? mem->u.hidden[token][i % HIDDEN_BLOCKS * QB + lane] : 0.0f;
-        quantize_warp(a->hq + hidden_block(slot[token]) + xq_place(b, blocks), h);
+        if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + hidden_block(slot[token]) + xq_place(b, blocks), h);
+        if (ANY_FLOAT(FMT_DOWN)) a->h[(hidden_block(slot[token]) + (size_t)b) * QB + (size_t)lane] = h;
     }
 }
 
-IG_KERNEL(ig_gemm_gate_up, GEMM_THREADS, 1)
+IG_KERNEL(ig_gemm_gate_up, GEMM_THREADS, GEMM_BLOCKS)
 {
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];
@@ -174,20 +203,20 @@ IG_KERNEL(ig_gemm_gate_up, GEMM_THREADS, 1)
 IG_FN void gemm_down_body(const struct ig_args *a, int fmt, const struct item *it, const int *slot,
                           const size_t *row, struct gemm_memory *mem)
 {
-    if (!IS_BLOCK(fmt)) return;
+    if (!HAS_GEMM(fmt)) return;
     const struct ig_dmat *down = a->in ? &a->dense_down : &a->down;
     const size_t expert = a->in ? 0 : (size_t)it->expert * a->expert_stride;
     const int first = (int)blockIdx.x * IG_GEMM_PANELS, ff = WITH_ASIDE && a->in ? a->aside : N_FF;
-    struct gemm g = { { NULL, NULL }, ff / QB, it->rows, a->hq, row };
+    struct gemm g = { { NULL, NULL }, ff / QB, it->rows, a->hq, a->h, row };
     gemm_tile y;
     take_panels(&g, down, expert, first, DIV_UP(N_EMBD, PR));
-    gemm_sum(y, fmt, &g, mem);
+    any_sum(y, fmt, &g, mem);
     EACH_RESULT(it->rows, first, {
         if (r < N_EMBD) a->y[(size_t)slot[token] * N_EMBD + (size_t)r] = with_bias(down, expert, 0, r, value);
     })
 }
 
-IG_KERNEL(ig_gemm_down, GEMM_THREADS, 1)
+IG_KERNEL(ig_gemm_down, GEMM_THREADS, GEMM_BLOCKS)
 {
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];

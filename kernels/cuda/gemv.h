@@ -170,6 +170,15 @@ IG_FN void panel_put(panel_parts *parts, float (*acc)[2], const struct panel *m,
     }
 }
 
+/* The product of a panel, whose first weights are asked for, with `rows` activation rows: all parts are there. */
+IG_FN void panel_product(panel_parts *parts, struct bunch *b, const struct panel *m, const void *const *x, int rows)
+{
+    float acc[ROWS][2];
+    panel_sum(acc, b, m, x, rows);
+    panel_put(parts, acc, m, rows);
+    __syncthreads();
+}
+
 /* Row r's result, once all parts are there. */
 IG_FN float panel_get(float (*parts)[PR], int fmt, int r)
 {

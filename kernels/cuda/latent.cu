@@ -52,13 +52,6 @@ IG_KERNEL(ig_latent, PANEL_THREADS, 4)
     }
 }
 
-/* Rows of this block; `first` of them. */
-IG_FN int latent_rows(const struct ig_args *a, int *first)
-{
-    *first = (int)blockIdx.y * ROWS;
-    return LEAST(ROWS, a->n - *first);
-}
-
 #if Q_LORA
 IG_FN void latent_q_body(const struct ig_args *a, int fmt, int p)
 {
@@ -67,20 +60,13 @@ IG_FN void latent_q_body(const struct ig_args *a, int fmt, int p)
                                  panel_unroll(fmt, Q_LORA, FLIGHT_LATENT) };
     struct bunch b;
     const void *x[ROWS];
-    float acc[ROWS][2];
     int first;
 
     panel_load(&b, &panel, 0);
     ig_after_previous();
-    const int rows = latent_rows(a, &first);
-    UNROLL for (int t = 0; t < ROWS; t++)
-    {
-        const size_t row = (size_t)(t < rows ? first + t : first);
-        x[t] = IS_BLOCK(fmt) ? (const void *)(a->qaq + row * (Q_LORA / QB)) : (const void *)(a->q + row * QA_STRIDE);
-    }
-    panel_sum(acc, &b, &panel, x, rows);
-    panel_put(parts, acc, &panel, rows);
-    __syncthreads();
+    const int rows = rows_here(a->n, &first);
+    row_pointers(x, fmt, a->q, a->qaq, first, QA_STRIDE); /* whole blocks, where it has some */
+    panel_product(parts, &b, &panel, x, rows);
     for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS)
         a->qh[(size_t)(first + i / PR) * QH_STRIDE + (size_t)(p * PR + i % PR)] =
             panel_get(parts[i / PR], fmt, i % PR);
@@ -112,12 +98,11 @@ IG_FN void head_body(const struct ig_args *a, int fmt, const struct by_head *j)
                                  panel_unroll(fmt, j->cols, FLIGHT_LATENT) };
     struct bunch b;
     const void *x[ROWS];
-    float acc[ROWS][2];
     int first;
 
     panel_load(&b, &panel, 0);
     ig_after_previous();
-    const int rows = latent_rows(a, &first);
+    const int rows = rows_here(a->n, &first);
     const float *const in = j->in + (size_t)first * (size_t)j->in_row + (size_t)head * (size_t)j->in_head;
     UNROLL for (int t = 0; t < ROWS; t++)
         x[t] = IS_BLOCK(fmt) ? (const void *)qs[t] : (const void *)(in + (size_t)(t < rows ? t : 0) * (size_t)j->in_row);
@@ -127,9 +112,7 @@ IG_FN void head_body(const struct ig_args *a, int fmt, const struct by_head *j)
                                                          (size_t)(i % blocks * QB + lane)]);
         __syncthreads();
     }
-    panel_sum(acc, &b, &panel, x, rows);
-    panel_put(parts, acc, &panel, rows);
-    __syncthreads();
+    panel_product(parts, &b, &panel, x, rows);
     for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS)
         j->out[(size_t)(first + i / PR) * (size_t)j->out_row + (size_t)(head * j->out_head + p * PR + i % PR)] =
             panel_get(parts[i / PR], fmt, i % PR);
@@ -141,7 +124,7 @@ IG_KERNEL(ig_absorb, PANEL_THREADS, 4)
     DISPATCH(&a, FMT_K_B, a.mk_b.fmt, head_body, &j)
     if (blockIdx.x % (KV_LORA / PR) != 0) return;
     int first;
-    const int rows = latent_rows(&a, &first), head = (int)blockIdx.x / (KV_LORA / PR);
+    const int rows = rows_here(a.n, &first), head = (int)blockIdx.x / (KV_LORA / PR);
     for (int i = (int)threadIdx.x; i < rows * ROPE_DIM; i += PANEL_THREADS) {
         const int row = first + i / ROPE_DIM;
         const float *from = a.qh + (size_t)row * QH_STRIDE + (size_t)(head * HEAD + NOPE_DIM);

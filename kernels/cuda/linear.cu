@@ -17,9 +17,8 @@ enum {
 };
 
 /* Rows of this block, and where row 0 of them is. */
-IG_FN int rows_here(const struct ig_args *a, int n, int *first)
+IG_FN int rows_here(int n, int *first)
 {
-    (void)a;
     *first = (int)blockIdx.y * ROWS;
     return LEAST(ROWS, n - *first);
 }
@@ -70,17 +69,14 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
     struct bunch b;
     ig_f4 w[ROW_QUADS];
     const void *x[ROWS];
-    float acc[ROWS][2];
     int first;
 
     panel_load(&b, &panel, 0);
     norm_weights(w, a->mixer_norm);
     ig_after_previous();
-    const int rows = rows_here(a, a->n, &first);
+    const int rows = rows_here(a->n, &first);
     normed(a, x, fmt, FMT_QKV, w, a->mixer_norm_bias, xs, qs, first);
-    panel_sum(acc, &b, &panel, x, rows);
-    panel_put(parts, acc, &panel, rows);
-    __syncthreads();
+    panel_product(parts, &b, &panel, x, rows);
     for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS)
         y[(size_t)(first + i / PR) * (size_t)y_stride + (size_t)(p * PR + i % PR)] =
             biased(m, p * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
@@ -110,12 +106,11 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
                                  panel_unroll(fmt, O_DIM, FLIGHT_DEEP) };
     struct bunch b;
     const void *x[ROWS];
-    float acc[ROWS][2];
     int first;
 
     panel_load(&b, &panel, 0);
     ig_after_previous();
-    const int rows = rows_here(a, a->n, &first), r = p * PR + (int)threadIdx.x % PR;
+    const int rows = rows_here(a->n, &first), r = p * PR + (int)threadIdx.x % PR;
     row_pointers(x, fmt, a->ao, a->aoq, first, O_DIM);
     /* A thread's place in the residual stream, read while the sums are made. */
     const int t = (int)threadIdx.x / PR, mine = t < rows && r < N_EMBD;
@@ -129,9 +124,7 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
         __syncthreads();
         x[0] = qs;
     }
-    panel_sum(acc, &b, &panel, x, rows);
-    panel_put(parts, acc, &panel, rows);
-    __syncthreads();
+    panel_product(parts, &b, &panel, x, rows);
     if (mine) *to = before + biased(&a->mo, r, panel_get(parts[t], fmt, r % PR)) * RESIDUAL_SCALE;
 }
 _Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
@@ -153,17 +146,14 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block, float *xs)
     struct bunch b;
     ig_f4 w[ROW_QUADS];
     const void *x[ROWS];
-    float acc[ROWS][2];
     int first;
 
     panel_load(&b, &panel, 0);
     norm_weights(w, a->ffn_norm);
     ig_after_previous();
-    const int rows = rows_here(a, a->n, &first);
+    const int rows = rows_here(a->n, &first);
     normed(a, x, fmt, FMT_ROUTER, w, a->ffn_norm_bias, xs, qs, first);
-    panel_sum(acc, &b, &panel, x, rows);
-    panel_put(parts, acc, &panel, rows);
-    __syncthreads();
+    panel_product(parts, &b, &panel, x, rows);
     for (int i = (int)threadIdx.x; i < rows * wide; i += PANEL_THREADS) {
         const int r = block % halves * wide + i % wide;
         a->rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
@@ -202,16 +192,13 @@ IG_FN void output_body(const struct ig_args *a, int fmt, int p)
                                  panel_unroll(fmt, N_EMBD, FLIGHT) };
     struct bunch b;
     const void *x[ROWS];
-    float acc[ROWS][2];
     int first;
 
     panel_load(&b, &panel, 0);
     ig_after_previous();
-    const int rows = rows_here(a, a->n_want, &first);
+    const int rows = rows_here(a->n_want, &first);
     row_pointers(x, fmt, a->ln, a->lnq, first, N_EMBD);
-    panel_sum(acc, &b, &panel, x, rows);
-    panel_put(parts, acc, &panel, rows);
-    __syncthreads();
+    panel_product(parts, &b, &panel, x, rows);
     for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS) {
         const float y = biased(&a->output, p * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
         a->logits[(size_t)(first + i / PR) * LOGIT_STRIDE + (size_t)(p * PR + i % PR)] =

@@ -7,8 +7,10 @@
  * the same for both sides: a lane takes those quads of columns that lie together in a tile.
  *
  * A block of GEMM_THREADS has GEMM_PANELS panels and GEMM_TOKENS activation rows; a warp 2 panels and 8 *
- * GEMM_NT rows.  Activations go through shared memory, a few blocks two stages ahead of those that
- * are used; weights go from L2 to the registers of the lane that multiplies them.
+ * GEMM_NT rows.  Activations go through shared memory, a stage while the one before it is used; weights
+ * go from L2 to the registers of the lane that multiplies them.  A step waits for memory, then for the
+ * matrix unit, longer than it computes: so two blocks are to fit a multiprocessor, which gives a lane 128
+ * registers, and a barrier comes once in 8 steps, whatever the length of a part.
  */
 #ifndef IG_MMA_H
 #define IG_MMA_H
@@ -23,8 +25,12 @@ enum {
     GEMM_HIGH = IG_GEMM_PANELS / GEMM_MT,         /* along the panels */
     GEMM_THREADS = IG_GEMM_THREADS,
     GEMM_TOKENS = IG_GEMM_TOKENS,
-    GEMM_STAGE = 4,                               /* blocks of a stage */
-    GEMM_STAGES = 3,                              /* used, arriving, asked for */
+    GEMM_RUN = 4,                                 /* steps of one part, a block each, at most */
+    GEMM_RUNS = 2,                                /* of a stage */
+    GEMM_STAGE = GEMM_RUN * GEMM_RUNS,            /* blocks of a stage */
+    GEMM_STAGES = 2,                              /* used, arriving */
+    GEMM_BLOCKS = 2,                              /* on a multiprocessor */
+    GEMM_OVERLAP = 2,                             /* groups of rows whose products overlap */
     GEMM_RESULTS = GEMM_MT * GEMM_NT * 4          /* of a lane */
 };
 _Static_assert(GEMM_THREADS == 32 * GEMM_WIDE * GEMM_HIGH, "a warp a part of the tile");
@@ -40,16 +46,17 @@ struct gemm_memory {
         struct stage stage[GEMM_STAGES];
         float hidden[GEMM_TOKENS][16 * GEMM_HIGH + 1]; /* gate and up's results, when all is multiplied */
     } u;
-    float kept[2][GEMM_RESULTS][GEMM_THREADS];
+    ig_f4 kept[2][GEMM_RESULTS / 4][GEMM_THREADS];
 };
 _Static_assert(sizeof(struct gemm_memory) == IG_GEMM_BYTES, "what the host asks for");
 
-/* What a block multiplies.  x: rows of `blocks` struct ig_xq; row: of each activation row, where. */
+/* What a block multiplies.  x: rows of `blocks` struct ig_xq, f: the same as floats; row: of each activation row, where. */
 struct gemm {
     const unsigned char *panel[GEMM_MT]; /* this warp's */
     int blocks, rows;
     const struct ig_xq *x;
-    const size_t *row;                   /* [GEMM_TOKENS] in shared memory */
+    const float *f;
+    const size_t *row;                   /* [GEMM_TOKENS] in shared memory, in blocks */
 };
 typedef float gemm_tile[GEMM_MT][GEMM_NT][4]; /* a lane's: see mma_row, mma_token */
 
@@ -229,108 +236,156 @@ IG_FN void place_next(struct place *p, int steps, int blocks)
         p->n = part_steps(p->leaf, blocks);
     }
 }
+/* Steps of the run that begins here. */
+IG_FN int run_steps(const struct place *p) { return p->leaf < IG_BLOCK_PARTS ? LEAST(GEMM_RUN, p->n - p->i) : 0; }
 
-/* The stage that begins at `p` on its way into shared memory. */
-IG_FN void stage_fetch(struct stage *st, const struct gemm *g, const struct place *p)
+/* Run `at` of a stage, which begins at `p`, on its way into shared memory. */
+IG_FN void run_fetch(struct stage *st, const struct gemm *g, const struct place *p, int at)
 {
-    enum { WORDS = sizeof(struct ig_xq) / 8, ALL = GEMM_TOKENS * GEMM_STAGE * WORDS };
-    const int steps = p->leaf < IG_BLOCK_PARTS ? LEAST(GEMM_STAGE, p->n - p->i) : 0;
-    const int block = part_of(p->leaf) + p->i * IG_BLOCK_PARTS;
+    enum { WORDS = sizeof(struct ig_xq) / 8, ALL = GEMM_TOKENS * GEMM_RUN * WORDS };
+    const int steps = run_steps(p), block = part_of(p->leaf) + p->i * IG_BLOCK_PARTS;
     const int even = g->blocks % IG_BLOCK_PARTS == 0; /* then they lie one after the other: xq_place */
     const struct ig_xq *x = g->x + (even ? p->leaf * (g->blocks / IG_BLOCK_PARTS) + p->i : block);
     UNROLL for (int u = 0; u < DIV_UP(ALL, GEMM_THREADS); u++)
     {
         const int i = (int)threadIdx.x + u * GEMM_THREADS;
-        const int word = i % WORDS, k = i / WORDS % GEMM_STAGE, t = i / (WORDS * GEMM_STAGE);
+        const int word = i % WORDS, k = i / WORDS % GEMM_RUN, t = i / (WORDS * GEMM_RUN), to = at * GEMM_RUN + k;
         if (t >= g->rows || k >= steps) continue;
         const char *src = (const char *)(x + g->row[t] + (even ? k : k * IG_BLOCK_PARTS)) + 8 * word;
-        void *dst = word < 4 ? (void *)(st->q[k][t] + 8 * word) : (void *)((unsigned char *)(void *)st->s[k] + 8 * t);
+        void *dst = word < 4 ? (void *)(st->q[to][t] + 8 * word) : (void *)((unsigned char *)(void *)st->s[to] + 8 * t);
         ig_fetch8(dst, src);
+    }
+}
+
+/* The stage that begins at `p`, which goes to the next one. */
+IG_FN void stage_fetch(struct stage *st, const struct gemm *g, struct place *p)
+{
+    UNROLL for (int at = 0; at < GEMM_RUNS; at++)
+    {
+        run_fetch(st, g, p, at);
+        if (p->leaf < IG_BLOCK_PARTS) place_next(p, GEMM_RUN, g->blocks);
     }
     ig_fetch_mark();
 }
 
-/* Weights of a place, if it is one.  A part's blocks are IG_BLOCK_PARTS apart: so many tiles of 32
- * columns, or one of 256. */
-IG_FN void load_step(struct raw *w, int f, const struct gemm *g, const struct place *p)
+/* A part's blocks are IG_BLOCK_PARTS apart: so many tiles of 32 columns, or one of 256. */
+IG_FN int tile_step(int f) { return f_cols(f) > QB ? f_tile(f) : IG_BLOCK_PARTS * f_tile(f); }
+/* Where in a panel the tile of a place is; 0, which can be read, behind the last place. */
+IG_FN int tile_at(int f, const struct place *p)
 {
-    const int part = part_of(p->leaf), wide = f_cols(f) > QB;
-    const size_t at = wide ? (size_t)p->i : (size_t)(part + p->i * IG_BLOCK_PARTS);
-    if (p->leaf >= IG_BLOCK_PARTS) return;
-    UNROLL for (int m = 0; m < GEMM_MT; m++)
-        raw_load(&w[m], f, g->panel[m] + at * (size_t)f_tile(f), wide ? part : 0);
+    if (p->leaf >= IG_BLOCK_PARTS) return 0;
+    return p->i * tile_step(f) + (f_cols(f) > QB ? 0 : part_of(p->leaf) * f_tile(f));
+}
+IG_FN void load_step(struct raw *w, int f, const struct gemm *g, int tile, int part)
+{
+    UNROLL for (int m = 0; m < GEMM_MT; m++) raw_load(&w[m], f, g->panel[m] + tile, f_cols(f) > QB ? part : 0);
 }
 
-/* All products first: they overlap, and so do the sums after them. */
+/* Products of some rows first: they overlap, and so do the sums after them. */
 IG_FN void use_step(gemm_tile acc, int f, const struct raw *w, const struct stage *st, int at, int part)
 {
     struct weights k[GEMM_MT];
-    struct rows8 x[GEMM_NT];
-    int s[GEMM_NT][GEMM_MT][2][4];
-    UNROLL for (int n = 0; n < GEMM_NT; n++) rows_of(&x[n], f, st, at, (warp_wide() * GEMM_NT + n) * 8);
     UNROLL for (int m = 0; m < GEMM_MT; m++) weights_of(&k[m], &w[m], f, f_cols(f) > QB ? part : 0);
-    UNROLL for (int n = 0; n < GEMM_NT; n++)
+    UNROLL for (int from = 0; from < GEMM_NT; from += GEMM_OVERLAP)
     {
-        UNROLL for (int m = 0; m < GEMM_MT; m++) block_mma(s[n][m], f, &k[m], &x[n]);
-    }
-    __syncwarp(); /* keeps the compiler from putting each product beside its sums */
-    UNROLL for (int n = 0; n < GEMM_NT; n++)
-    {
-        UNROLL for (int m = 0; m < GEMM_MT; m++) block_add(acc[m][n], f, s[n][m], &k[m], &x[n]);
+        struct rows8 x[GEMM_OVERLAP];
+        int s[GEMM_OVERLAP][GEMM_MT][2][4];
+        UNROLL for (int n = 0; n < GEMM_OVERLAP; n++)
+            rows_of(&x[n], f, st, at, (warp_wide() * GEMM_NT + from + n) * 8);
+        UNROLL for (int n = 0; n < GEMM_OVERLAP; n++)
+        {
+            UNROLL for (int m = 0; m < GEMM_MT; m++) block_mma(s[n][m], f, &k[m], &x[n]);
+        }
+        __syncwarp(); /* keeps the compiler from putting each product beside its sums */
+        UNROLL for (int n = 0; n < GEMM_OVERLAP; n++)
+        {
+            UNROLL for (int m = 0; m < GEMM_MT; m++) block_add(acc[m][from + n], f, s[n][m], &k[m], &x[n]);
+        }
     }
 }
 
-/* The finished part `leaf` into the tree; after the last acc is the result. */
-IG_FN void end_part(gemm_tile acc, gemm_tile first, struct gemm_memory *mem, int leaf)
+IG_FN float *result(gemm_tile t, int j) { return &t[j / 4 / GEMM_NT][j / 4 % GEMM_NT][j % 4]; }
+IG_FN void keep(struct gemm_memory *mem, int which, gemm_tile from)
 {
-    UNROLL for (int j = 0; j < GEMM_RESULTS; j++)
+    UNROLL for (int j = 0; j < GEMM_RESULTS; j += 4)
     {
-        float *const a = &acc[j / 4 / GEMM_NT][j / 4 % GEMM_NT][j % 4];
-        float *const b = &first[j / 4 / GEMM_NT][j / 4 % GEMM_NT][j % 4];
-        float *const two = &mem->kept[0][j][threadIdx.x], *const four = &mem->kept[1][j][threadIdx.x];
-        if ((leaf & 1) == 0) *b = *a;
-        if (leaf & 1) *a = *b + *a;
-        if ((leaf & 3) == 1) *two = *a;
-        if ((leaf & 3) == 3) *a = *two + *a;
-        if (leaf == 3) *four = *a;
-        if (leaf == 7)
-            *a = *four + *a;
-        else
-            *a = 0.0f;
+        const ig_f4 v = { *result(from, j), *result(from, j + 1), *result(from, j + 2), *result(from, j + 3) };
+        mem->kept[which][j / 4][threadIdx.x] = v;
     }
+}
+IG_FN void add_kept(gemm_tile to, const struct gemm_memory *mem, int which)
+{
+    UNROLL for (int j = 0; j < GEMM_RESULTS; j += 4)
+    {
+        const ig_f4 v = mem->kept[which][j / 4][threadIdx.x];
+        *result(to, j) = v.x + *result(to, j);
+        *result(to, j + 1) = v.y + *result(to, j + 1);
+        *result(to, j + 2) = v.z + *result(to, j + 2);
+        *result(to, j + 3) = v.w + *result(to, j + 3);
+    }
+}
+
+/* The finished part `leaf` into the tree; after the last acc is the result.  Every branch takes all results:
+ * the compiler makes a branch of each of them where the branches are inside the loop. */
+IG_FN void end_part(gemm_tile acc, volatile float *half, struct gemm_memory *mem, int leaf)
+{
+    enum { ONE, TWO };
+    if (leaf & 1) {
+        add_kept(acc, mem, ONE);
+        if (leaf & 2) add_kept(acc, mem, TWO);
+    }
+    if ((leaf & 1) == 0) keep(mem, ONE, acc);
+    if ((leaf & 3) == 1) keep(mem, TWO, acc);
+    if (leaf == 3) {
+        UNROLL for (int j = 0; j < GEMM_RESULTS; j++) half[j] = *result(acc, j);
+    }
+    if (leaf == 7) {
+        UNROLL for (int j = 0; j < GEMM_RESULTS; j++) *result(acc, j) = half[j] + *result(acc, j);
+        return;
+    }
+    UNROLL for (int j = 0; j < GEMM_RESULTS; j++) *result(acc, j) = 0.0f;
+}
+
+/* Run `at` of a stage: its steps, and where its part ends with it the tree.  Weights are a step ahead. */
+IG_FN void use_run(gemm_tile acc, volatile float *half, int f, const struct gemm *g, struct gemm_memory *mem,
+                   const struct stage *st, int at, struct raw *w, struct place *p)
+{
+    const int steps = run_steps(p), leaf = p->leaf;
+    int tile = tile_at(f, p);
+    place_next(p, steps, g->blocks);
+    const int next = tile_at(f, p), part = part_of(leaf), next_part = part_of(p->leaf);
+    UNROLL for (int k = 0; k < GEMM_RUN; k++)
+    {
+        if (k >= steps) break;
+        struct raw now[GEMM_MT];
+        UNROLL for (int m = 0; m < GEMM_MT; m++) now[m] = w[m];
+        tile = k + 1 < steps ? tile + tile_step(f) : next;
+        load_step(w, f, g, tile, k + 1 < steps ? part : next_part);
+        use_step(acc, f, now, st, at * GEMM_RUN + k, part);
+    }
+    for (int i = leaf; i < p->leaf; i++) end_part(acc, half, mem, i); /* empty parts too */
 }
 
 /* The block's tile.  Ends in a barrier: the stages' memory is free. */
 IG_FN void gemm_sum(gemm_tile acc, int f, const struct gemm *g, struct gemm_memory *mem)
 {
     const int mine = warp_wide() * GEMM_NT * 8 < g->rows;
-    struct place asked = { 0, 0, part_steps(0, g->blocks) }, load = asked, at = asked;
+    struct place asked = { 0, 0, part_steps(0, g->blocks) }, at = asked;
     struct raw w[GEMM_MT];
-    gemm_tile first;
-    UNROLL for (int j = 0; j < GEMM_RESULTS; j++)
-        acc[j / 4 / GEMM_NT][j / 4 % GEMM_NT][j % 4] = first[j / 4 / GEMM_NT][j / 4 % GEMM_NT][j % 4] = 0.0f;
-    for (int i = 0; i < GEMM_STAGES - 1; i++) {
-        stage_fetch(&mem->u.stage[i], g, &asked);
-        if (asked.leaf < IG_BLOCK_PARTS) place_next(&asked, GEMM_STAGE, g->blocks);
-    }
-    if (mine) load_step(w, f, g, &load);
-    for (int stage = 0; at.leaf < IG_BLOCK_PARTS; stage = stage + 1 < GEMM_STAGES ? stage + 1 : 0) {
-        const int steps = LEAST(GEMM_STAGE, at.n - at.i), leaf = at.leaf;
-        ig_fetched_but(GEMM_STAGES - 2);
+    volatile float half[GEMM_RESULTS]; /* of the tree: written once, read once, so in no register */
+    UNROLL for (int j = 0; j < GEMM_RESULTS; j++) *result(acc, j) = 0.0f;
+    stage_fetch(&mem->u.stage[0], g, &asked);
+    if (mine) load_step(w, f, g, tile_at(f, &at), part_of(0));
+    for (int stage = 0; at.leaf < IG_BLOCK_PARTS; stage ^= 1) {
+        ig_fetched_but(0);
         __syncthreads(); /* all see this stage, and have used the one before it */
-        stage_fetch(&mem->u.stage[stage > 0 ? stage - 1 : GEMM_STAGES - 1], g, &asked);
-        if (asked.leaf < IG_BLOCK_PARTS) place_next(&asked, GEMM_STAGE, g->blocks);
-        UNROLL for (int k = 0; k < GEMM_STAGE; k++)
-        {
-            if (k >= steps || !mine) break;
-            struct raw now[GEMM_MT];
-            UNROLL for (int m = 0; m < GEMM_MT; m++) now[m] = w[m];
-            place_next(&load, 1, g->blocks);
-            load_step(w, f, g, &load);
-            use_step(acc, f, now, &mem->u.stage[stage], k, part_of(leaf));
+        stage_fetch(&mem->u.stage[stage ^ 1], g, &asked);
+        for (int run = 0; run < GEMM_RUNS && at.leaf < IG_BLOCK_PARTS; run++) {
+            if (mine)
+                use_run(acc, half, f, g, mem, &mem->u.stage[stage], run, w, &at);
+            else
+                place_next(&at, run_steps(&at), g->blocks);
         }
-        place_next(&at, steps, g->blocks);
-        for (int i = leaf; i < at.leaf && mine; i++) end_part(acc, first, mem, i); /* empty parts too */
     }
     __syncthreads();
 }

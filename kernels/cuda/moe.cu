@@ -412,16 +412,13 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const int *slot, const st
                                  panel_unroll(fmt, N_FF, FLIGHT_DOWN) };
     struct bunch b;
     const void *x[ROWS];
-    float acc[ROWS][2];
     panel_load(&b, &panel, 0);
     UNROLL for (int t = 0; t < ROWS; t++)
     {
         const size_t s = hidden_block(slot[t < it->rows ? t : 0]);
         x[t] = IS_BLOCK(fmt) ? (const void *)(a->hq + s) : (const void *)(a->h + s * QB);
     }
-    panel_sum(acc, &b, &panel, x, it->rows);
-    panel_put(parts, acc, &panel, it->rows);
-    __syncthreads();
+    panel_product(parts, &b, &panel, x, it->rows);
     for (int i = (int)threadIdx.x; i < it->rows * PR; i += PANEL_THREADS) {
         const int r = (int)blockIdx.x * PR + i % PR;
         if (r < N_EMBD)

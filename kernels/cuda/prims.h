@@ -21,6 +21,7 @@
 #define UNROLL_BY(n)    IG_PRAGMA(unroll n)
 
 typedef uint4 ig_u4;
+typedef uint2 ig_u2;
 typedef float4 ig_f4;
 typedef float2 ig_f2;
 
@@ -121,6 +122,23 @@ IG_FN void ig_mma16(int *d, const unsigned *a, unsigned b, int c)
         "{%7,%7,%7,%7};"
         : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(b), "r"(c));
+}
+/* d[16][8] += a[16][16] * b[16][8] of BF16, pairs of columns in words: a[0], a[1] of rows g, g + 8 columns 2c,
+ * 2c + 1; a[2], a[3] the same of columns 8 + 2c; b[0], b[1] of column g rows 2c, 8 + 2c.  Products are exact; in
+ * which order they are added, and how that is rounded, is the unit's. */
+IG_FN void ig_mma_bf16(float *d, const unsigned *a, const unsigned *b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* Two BF16 of a word, `lo` in the lower half: to nearest, ties to even. */
+IG_FN unsigned ig_to_bf16(float lo, float hi)
+{
+    unsigned w;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(hi), "f"(lo));
+    return w;
 }
 /* Bit i: what lane i of the warp says. */
 IG_FN unsigned ig_ballot(int v) { return __ballot_sync(~0u, v); }

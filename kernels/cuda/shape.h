@@ -2,14 +2,15 @@
  *
  * From the command line (gen/plan_device.lua): N_EMBD N_HEAD N_HEAD_KV HEAD_DIM
  * N_FF N_EXPERT N_EXPERT_USED N_VOCAB N_ROW N_SEQ_BLOCK N_SPAN SPAN_BLOCKS KV_FMT
- * NORM_EPS ATTN_SCALE ATTN_HEADS ATTN_SLICE TILE_PAD ROPE_DIM N_FF_ASIDE N_LAYER; the model's
+ * NORM_EPS ATTN_SCALE ATTN_HEADS ATTN_SLICE TILE_PAD TILE_TALL ROPE_DIM N_FF_ASIDE N_LAYER; the model's
  * arithmetic, as in templates/config.h: EMBD_SCALE RESIDUAL_SCALE LOGIT_SCALE QKV_CLIP
  * ACT_LIMIT ROUTE_SCALE ROUTER_JITTER, and switches NORM_LAYER QK_NORM_HEAD QK_NORM_FULL
  * ACT_OAI ACT_RELU ROUTE_SIGMOID ROUTE_SPARSEMIXER ROUTE_NORM SHARED_GATE; for each matrix the set of its
  * formats as bits of enum ig_fmt: FMT_EMBD FMT_QKV FMT_O FMT_ROUTER FMT_GATE_UP
  * FMT_DOWN FMT_OUTPUT; of latent attention KV_LORA (0: none) Q_LORA NOPE_DIM V_DIM LATENT_EPS FMT_Q_B
  * FMT_K_B FMT_V_B; of an encoder-decoder N_LAYER_ENC (0: none), N_REL_BUCKET (0: none, positions turn) and N_CTX;
- * N_ROUTE_GROUP N_ROUTE_GROUP_USED ROUTE_GROUP_TOP; N_WAY, slots of a layer's set in the expert cache, 0 when
+ * N_ROUTE_GROUP N_ROUTE_GROUP_USED ROUTE_GROUP_TOP; GEMM_FAST, 1 when BF16 matrices of a batch may have
+ * sums of their own; N_WAY, slots of a layer's set in the expert cache, 0 when
  * everything is resident; and ROWS, activation rows that a block takes at once.
  *
  * ROWS 1 is the build for one row, a decode step: a block normalises and

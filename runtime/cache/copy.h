@@ -30,9 +30,9 @@ struct ig_copy {
     int (*submit)(void *ctx, const struct ig_piece *p);
     /* One piece that ended: 1, or 0 when none has.  wait: sleep until one has. */
     int (*poll)(void *ctx, struct ig_done *d, int wait);
-    /* Returns when a piece may have ended, or after a while; runs beside the others.  NULL: submit
+    /* Returns when n pieces may have ended, or after a while; runs beside the others.  NULL: submit
      * or poll may block, and only a thread that has nothing else to do may call them. */
-    void (*sleep)(void *ctx);
+    void (*sleep)(void *ctx, uint32_t n);
 };
 
 #endif

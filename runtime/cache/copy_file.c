@@ -70,12 +70,12 @@ static int poll_ring(void *ctx, struct ig_done *d, int wait)
 }
 
 /* Looks at the completions only; whoever polls takes them. */
-static void sleep_ring(void *ctx)
+static void sleep_ring(void *ctx, uint32_t n)
 {
     struct ig_copy_file *f = ctx;
     struct io_uring_cqe *cqe;
     struct __kernel_timespec most = { .tv_nsec = SLEEP_NS };
-    io_uring_wait_cqe_timeout(&f->ring, &cqe, &most);
+    io_uring_wait_cqes(&f->ring, &cqe, n, &most, NULL);
 }
 
 static int submit_plain(void *ctx, const struct ig_piece *p)

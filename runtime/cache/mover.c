@@ -1,6 +1,7 @@
 /* mover.c -- the mover's thread and its two queues; rules in mover.h. */
 #include "mover.h"
 
+#include "hash.h"
 #include "machine.h"
 
 #include <errno.h>
@@ -58,16 +59,73 @@ static void unqueue(struct ig_mover *m, struct ig_move *v)
 /* What a move becomes when nothing of it is under way any more. */
 static void settle(struct ig_mover *m, struct ig_move *v)
 {
-    enum ig_move_state to = IG_MOVE_READY;
+    enum ig_move_state to = IG_MOVE_ARRIVED;
     if (v->err)
         to = IG_MOVE_FAILED;
     else if (v->cancelled)
         to = IG_MOVE_DROPPED;
     m->count.failed += to == IG_MOVE_FAILED;
     m->count.cancelled += to == IG_MOVE_DROPPED;
-    m->count.moves += to == IG_MOVE_READY;
+    m->count.moves += to == IG_MOVE_ARRIVED;
     atomic_store_explicit(&v->state, (uint32_t)to, memory_order_release);
     futex_wake(&v->state);
+}
+
+/* -- checksums; by any thread */
+
+/* The block's pieces. */
+static uint64_t pieces_of(const struct ig_move *v, const struct ig_wblock *b, uint32_t piece_bytes)
+{
+    const uint64_t at = b->off - v->block[0].off;
+    const uint32_t lo = (uint32_t)(at / piece_bytes);
+    const uint32_t n = (uint32_t)((at + b->bytes - 1) / piece_bytes) - lo + 1;
+    return (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << lo;
+}
+
+/* A block that has landed and that nobody has taken is the caller's; -1: there is none. */
+static int take_block(struct ig_move *v)
+{
+    const uint64_t landed = ig_move_state(v) == IG_MOVE_ARRIVED
+                                ? UINT64_MAX
+                                : atomic_load_explicit(&v->landed, memory_order_acquire);
+    for (uint32_t b = 0; b < v->n_block; b++) {
+        const uint64_t bit = UINT64_C(1) << b;
+        if (atomic_load_explicit(&v->taken, memory_order_relaxed) & bit) continue;
+        if (pieces_of(v, &v->block[b], v->by->piece_bytes) & ~landed) continue;
+        if (!(atomic_fetch_or_explicit(&v->taken, bit, memory_order_relaxed) & bit)) return (int)b;
+    }
+    return -1;
+}
+
+/* All blocks are checked: the last piece's only after the move had ARRIVED. */
+static void conclude(struct ig_move *v)
+{
+    const uint64_t wrong = atomic_load_explicit(&v->wrong, memory_order_relaxed);
+    if (wrong) {
+        pthread_mutex_lock(&v->by->lock);
+        v->by->count.failed++;
+        v->by->count.moves--;
+        pthread_mutex_unlock(&v->by->lock);
+        v->err = IG_MOVE_HASH;
+        v->err_at = v->from + v->block[__builtin_ctzll(wrong)].off - v->block[0].off;
+    }
+    atomic_store_explicit(&v->state, wrong ? IG_MOVE_FAILED : IG_MOVE_READY, memory_order_release);
+    futex_wake(&v->state);
+}
+
+/* Checks one block; false: there is none to check now. */
+static bool check_block(struct ig_move *v)
+{
+    const int b = take_block(v);
+    if (b < 0) return false;
+    struct ig_hash h;
+    ig_hash_start(&h);
+    ig_hash_add(&h, v->to + (v->block[b].off - v->block[0].off), (size_t)v->block[b].bytes);
+    if (ig_hash_end(&h) != v->block[b].hash)
+        atomic_fetch_or_explicit(&v->wrong, UINT64_C(1) << b, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&v->checked, 1, memory_order_acq_rel) + 1 == v->n_block)
+        conclude(v);
+    return true;
 }
 
 /* -- the thread */
@@ -78,14 +136,17 @@ static uint32_t piece_size(const struct ig_mover *m, const struct ig_move *v, ui
     return left < m->piece_bytes ? (uint32_t)left : m->piece_bytes;
 }
 
-/* The next piece to start, demand first, in a free flight; NULL: none may start now. */
+/* The next piece to start, in a free flight; NULL: none may start now.  Prefetches wait until no
+ * demand is under way, not only until all have started: a disk may take them in turn, or, as
+ * virtual ones do, tell of all ends together. */
 static struct ig_flight *next_flight(struct ig_mover *m)
 {
     struct ig_flight *f = m->flight;
-    if (m->n_flight == m->copy.depth || m->n_flight + m->n_ended == IG_MOVER_DEPTH) return NULL;
+    if (m->n_flight == m->copy.depth) return NULL;
     pthread_mutex_lock(&m->lock);
     struct ig_move_queue *q = &m->demand;
-    if (!q->first && m->n_prefetch < m->prefetch_depth) q = &m->prefetch;
+    if (!q->first && m->n_flight == m->n_prefetch && m->n_prefetch < m->prefetch_depth)
+        q = &m->prefetch;
     struct ig_move *v = q->first;
     if (v) {
         while (f->move) f++;
@@ -111,59 +172,30 @@ static int submit(struct ig_mover *m, struct ig_flight *f)
     return m->copy.submit(m->copy.ctx, &p);
 }
 
-/* Takes the pieces that are there through the checksum, in order; 0 when all are and it is wrong.
- */
-static bool check(struct ig_mover *m, struct ig_move *v)
-{
-    while (v->checked < v->pieces && v->landed >> v->checked & 1) {
-        ig_hash_add(&v->so_far, v->to + (uint64_t)v->checked * m->piece_bytes,
-                    piece_size(m, v, v->checked));
-        v->checked++;
-    }
-    return v->checked < v->pieces || ig_hash_end(&v->so_far) == v->hash;
-}
-
-/* A piece is there, or never will be; it is checked later (settle_piece). */
+/* A piece is there, or never will be; after a move's last one, the move is settled, which says that
+ * this one is there, too: from then on the move may be its owner's. */
 static void ended(struct ig_mover *m, struct ig_flight *f, int err)
 {
     struct ig_move *v = f->move;
-    f->ended = 1;
-    f->err = err;
-    m->n_ended++;
-    m->n_prefetch -= (uint32_t)f->prefetch;
-    if (--m->n_flight == 0) {
-        pthread_mutex_lock(&m->lock);
-        m->count.busy_s += ig_seconds() - m->busy_from;
-        pthread_mutex_unlock(&m->lock);
-    }
-    if (err) return;
-    v->landed |= UINT64_C(1) << f->piece;
-    if (v->landed == (v->pieces == 64 ? UINT64_MAX : (UINT64_C(1) << v->pieces) - 1))
-        atomic_store_explicit(&v->whole, 1, memory_order_release);
-}
-
-/* A piece that has ended goes through the checksum; after a move's last one, the move is settled.
- */
-static void settle_piece(struct ig_mover *m, struct ig_flight *f)
-{
-    struct ig_move *v = f->move;
-    const int err = f->err;
-    const uint64_t at = v->from + (uint64_t)f->piece * m->piece_bytes + f->done;
-    const bool sound = err || check(m, v);
     const double now = ig_seconds();
     f->move = NULL;
-    m->n_ended--;
+    m->n_flight--;
+    m->n_prefetch -= (uint32_t)f->prefetch;
 
     pthread_mutex_lock(&m->lock);
+    if (m->n_flight == 0) m->count.busy_s += now - m->busy_from;
     v->in_flight--;
-    if ((err || !sound) && !v->err) {
-        v->err = sound ? err : IG_MOVE_HASH;
-        v->err_at = sound ? at : v->from;
+    if (err && !v->err) {
+        v->err = err;
+        v->err_at = v->from + (uint64_t)f->piece * m->piece_bytes + f->done;
         if (v->started < v->pieces) unqueue(m, v);
     }
     v->ready_s = now;
     m->count.bytes += err ? 0 : f->bytes;
-    if (v->in_flight == 0 && v->started == v->pieces) settle(m, v);
+    if (v->in_flight == 0 && v->started == v->pieces)
+        settle(m, v);
+    else if (!err)
+        atomic_fetch_or_explicit(&v->landed, UINT64_C(1) << f->piece, memory_order_release);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -185,28 +217,28 @@ static void back(struct ig_mover *m, const struct ig_done *d)
     ended(m, f, err);
 }
 
-/* Drive is held.  The disk first: what may start does, what has ended makes room; then one piece's
- * checksum, and from the start again.  Where looking for the next end may block, checksums come
- * before it. */
+/* Somebody waits for room among what is under way.  Only whoever drives takes from the queues. */
+static bool queued(struct ig_mover *m)
+{
+    pthread_mutex_lock(&m->lock);
+    const bool some = m->demand.first || m->prefetch.first;
+    pthread_mutex_unlock(&m->lock);
+    return some;
+}
+
+/* Drive is held: what may start does, what has ended makes room, and from the start again. */
 static void turn(struct ig_mover *m)
 {
     struct ig_flight *f;
     struct ig_done d;
-    for (;;) {
+    do {
         while ((f = next_flight(m))) {
             const int err = submit(m, f);
             if (err) ended(m, f, err);
         }
-        const int blocks = m->copy.sleep == NULL;
-        if (m->n_flight > 0 && !(blocks && m->n_ended) && m->copy.poll(m->copy.ctx, &d, blocks)) {
-            back(m, &d);
-            continue;
-        }
-        if (m->n_ended == 0) return;
-        f = m->flight;
-        while (!f->move || !f->ended) f++;
-        settle_piece(m, f);
-    }
+        if (m->n_flight == 0 || !m->copy.poll(m->copy.ctx, &d, m->copy.sleep == NULL)) return;
+        back(m, &d);
+    } while (true);
 }
 
 static void *run(void *arg)
@@ -216,10 +248,10 @@ static void *run(void *arg)
         const uint32_t bell = atomic_load_explicit(&m->bell, memory_order_acquire);
         pthread_mutex_lock(&m->drive);
         turn(m);
-        const int busy = m->n_flight > 0;
+        const uint32_t busy = m->n_flight;
         pthread_mutex_unlock(&m->drive);
-        if (busy) {
-            m->copy.sleep(m->copy.ctx);
+        if (busy > 0) {
+            m->copy.sleep(m->copy.ctx, queued(m) ? 1 : busy);
             continue;
         }
         pthread_mutex_lock(&m->lock);
@@ -288,16 +320,19 @@ void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int de
         v[i]->err = 0;
         v[i]->demand = demand != 0;
         v[i]->pieces = (uint8_t)pieces;
-        v[i]->cancelled = v[i]->started = v[i]->in_flight = v[i]->checked = 0;
-        v[i]->landed = 0;
-        atomic_store_explicit(&v[i]->whole, 0, memory_order_relaxed);
-        ig_hash_start(&v[i]->so_far);
+        IG_ASSERT(v[i]->n_block >= 1 && v[i]->n_block <= IG_WBLOCKS);
+        v[i]->by = m;
+        v[i]->cancelled = v[i]->started = v[i]->in_flight = 0;
+        atomic_store_explicit(&v[i]->checked, 0, memory_order_relaxed);
+        atomic_store_explicit(&v[i]->landed, 0, memory_order_relaxed);
+        atomic_store_explicit(&v[i]->taken, 0, memory_order_relaxed);
+        atomic_store_explicit(&v[i]->wrong, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->state, IG_MOVE_PENDING, memory_order_relaxed);
     }
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < n; i++) queue_push(demand ? &m->demand : &m->prefetch, v[i]);
     pthread_mutex_unlock(&m->lock);
-    ring(m);
+    if (!m->copy.sleep) ring(m);
 }
 
 void ig_mover_turn(struct ig_mover *m)
@@ -305,6 +340,7 @@ void ig_mover_turn(struct ig_mover *m)
     if (!m->copy.sleep || pthread_mutex_trylock(&m->drive) != 0) return;
     turn(m);
     pthread_mutex_unlock(&m->drive);
+    if (queued(m)) ring(m);
 }
 
 void ig_mover_promote(struct ig_mover *m, struct ig_move *v)
@@ -318,7 +354,7 @@ void ig_mover_promote(struct ig_mover *m, struct ig_move *v)
         v->demand = 1;
     }
     pthread_mutex_unlock(&m->lock);
-    ring(m);
+    if (!m->copy.sleep) ring(m);
 }
 
 void ig_mover_cancel(struct ig_mover *m, struct ig_move *v)
@@ -339,26 +375,47 @@ void ig_mover_counts(struct ig_mover *m, struct ig_mover_count *c)
     pthread_mutex_unlock(&m->lock);
 }
 
-enum ig_move_state ig_move_wait(struct ig_move *v)
+static enum ig_move_state wait_while(struct ig_move *v, enum ig_move_state is)
 {
-    for (int i = 0; i < SPINS && ig_move_state(v) == IG_MOVE_PENDING; i++) ig_pause();
-    while (ig_move_state(v) == IG_MOVE_PENDING) futex_wait(&v->state, IG_MOVE_PENDING);
+    for (int i = 0; i < SPINS && ig_move_state(v) == is; i++) ig_pause();
+    while (ig_move_state(v) == is) futex_wait(&v->state, is);
     return ig_move_state(v);
 }
 
-/* Yields between turns: other programs, and the mover's thread, get the core when they want it. */
-static enum ig_move_state await(struct ig_mover *m, struct ig_move *v, int whole)
+/* Who sleeps does no turns: the mover's thread has to. */
+enum ig_move_state ig_move_wait(struct ig_move *v)
 {
-    if (ig_move_state(v) != IG_MOVE_PENDING || !m->copy.sleep) return ig_move_wait(v);
-    const double until = ig_seconds() + HELP_SECONDS;
-    do {
-        if (whole && atomic_load_explicit(&v->whole, memory_order_acquire)) return ig_move_state(v);
-        ig_mover_turn(m);
-        for (int i = 0; i < 20; i++) ig_pause();
-        sched_yield();
-    } while (ig_move_state(v) == IG_MOVE_PENDING && ig_seconds() < until);
-    return ig_move_wait(v);
+    if (ig_move_state(v) == IG_MOVE_PENDING) ring(v->by);
+    return wait_while(v, IG_MOVE_PENDING);
 }
 
-enum ig_move_state ig_mover_wait(struct ig_mover *m, struct ig_move *v) { return await(m, v, 0); }
-enum ig_move_state ig_mover_arrive(struct ig_mover *m, struct ig_move *v) { return await(m, v, 1); }
+/* Until nothing is under way; what has landed is checked, and between turns other programs, and the
+ * mover's thread, get the core when they want it. */
+static void help(struct ig_mover *m, struct ig_move *v)
+{
+    const double until = ig_seconds() + HELP_SECONDS;
+    while (ig_move_state(v) == IG_MOVE_PENDING) {
+        ig_mover_turn(m);
+        if (check_block(v)) continue;
+        if (!m->copy.sleep || ig_seconds() > until) {
+            ig_move_wait(v);
+            return;
+        }
+        for (int i = 0; i < 20; i++) ig_pause();
+        sched_yield();
+    }
+}
+
+enum ig_move_state ig_mover_arrive(struct ig_mover *m, struct ig_move *v)
+{
+    help(m, v);
+    while (ig_move_state(v) == IG_MOVE_ARRIVED && check_block(v)) {
+    }
+    return ig_move_state(v);
+}
+
+enum ig_move_state ig_mover_wait(struct ig_mover *m, struct ig_move *v)
+{
+    ig_mover_arrive(m, v);
+    return wait_while(v, IG_MOVE_ARRIVED);
+}

@@ -1,15 +1,20 @@
 /* mover.h -- one thread that brings blocks into slots: demand first, prefetch when there is room.
  *
  * Whoever submits or waits does a turn of its work where the copy allows that (copy.h, sleep): a
- * read then starts, and its end is seen, without the time that waking a thread takes.
+ * read then starts, and its end is seen, without the time that waking a thread takes.  The mover's
+ * own thread then wakes only for who sleeps, and while more is queued than may be under way.
  *
- * A move is one block into one slot.  It is cut into pieces, so that a demand never waits for more
- * than the pieces under way.  The block's checksum is checked as pieces arrive; only then is it
- * ready.  Who has nothing better to do may compute with a block that is whole, and throw the result
- * away when it does not become ready.  An error is an error of that move: who demanded it decides.
+ * A move is one expert into one slot.  It is read in pieces, so that a demand never waits for more
+ * than the pieces under way, and checked in the blocks that the file has checksums of, by the
+ * threads that wait for it: together, each block by one of them, from its arrival on.  The mover's
+ * own thread checks nothing, since on a busy machine it would take a core away from them.  So a
+ * prefetch is checked when it is used, and one that never is costs no core anything.  Who has
+ * nothing better to do may compute with what has arrived, and throw the result away when it does
+ * not become ready.  An error is an error of that move: who demanded it decides.
  *
  * Consumers read `state` and wait on it (a futex word); everything else of a move is the mover's
- * while it is PENDING, and the owner's otherwise.  Nothing here allocates after start.
+ * while it is PENDING, and the owner's otherwise, once all who waited are back.  Nothing here
+ * allocates after start.
  */
 #ifndef IG_MOVER_H
 #define IG_MOVER_H
@@ -19,11 +24,12 @@
 
 #include "base.h"
 #include "copy.h"
-#include "hash.h"
+#include "wfile.h"
 
 enum ig_move_state {
     IG_MOVE_NONE,    /* free for its owner */
     IG_MOVE_PENDING, /* queued or under way */
+    IG_MOVE_ARRIVED, /* all bytes are there, not all of them checked */
     IG_MOVE_READY,
     IG_MOVE_FAILED,
     IG_MOVE_DROPPED, /* cancelled before it was ready */
@@ -33,23 +39,30 @@ enum ig_move_err { IG_MOVE_END = -1, IG_MOVE_HASH = -2 }; /* beside errno values
 
 enum { IG_MOVE_PIECES = 64 }; /* most pieces of a move: the piece size follows from it */
 
+struct ig_mover;
+
 struct ig_move {
-    _Atomic uint32_t state;     /* enum ig_move_state */
-    _Atomic uint32_t whole;     /* all bytes are there, but perhaps not yet checked */
-    int err;                    /* of a FAILED move: errno or enum ig_move_err */
-    uint64_t from, bytes, hash; /* set by the owner; hash is XXH3-64 of the block */
+    _Atomic uint32_t state; /* enum ig_move_state */
+    int err;                /* of a FAILED move: errno or enum ig_move_err */
+    /* Set by the owner.  Blocks follow each other from `from` to the end; at most IG_WBLOCKS. */
+    uint64_t from, bytes;
+    const struct ig_wblock *block;
+    uint32_t n_block;
     unsigned char *to;
     uint64_t err_at; /* place in the source */
-    double ready_s;  /* ig_seconds() when it became READY */
+    double ready_s;  /* ig_seconds() when it ARRIVED */
+    struct ig_mover *by;
 
     /* Under the mover's lock. */
     struct ig_move *next;
     uint8_t demand, cancelled, pieces;
     uint8_t started, in_flight; /* pieces */
-    /* Under drive. */
-    uint8_t checked; /* pieces that went through the checksum, in order */
-    uint64_t landed; /* bit set of pieces */
-    struct ig_hash so_far;
+
+    /* Of who waits.  A block is taken once all its pieces have landed. */
+    _Atomic uint32_t checked; /* blocks */
+    _Atomic uint64_t landed;  /* bit set of pieces, without the last that came */
+    _Atomic uint64_t taken;   /* of blocks: somebody checks it, or has */
+    _Atomic uint64_t wrong;   /* of blocks */
 };
 
 struct ig_move_queue {
@@ -66,7 +79,6 @@ struct ig_flight {
     struct ig_move *move; /* NULL: free */
     uint32_t piece, done, bytes;
     int prefetch;
-    int ended, err; /* no longer under way, not yet checked */
 };
 
 enum { IG_MOVER_DEPTH = 64 };
@@ -86,7 +98,6 @@ struct ig_mover {
     /* Under drive. */
     struct ig_flight flight[IG_MOVER_DEPTH];
     uint32_t n_flight, n_prefetch; /* under way */
-    uint32_t n_ended;
     double busy_from;
 };
 
@@ -96,8 +107,8 @@ enum ig_err ig_mover_start(struct ig_mover *m, const struct ig_copy *copy, uint3
 /* Ends the thread; pending moves are dropped. */
 void ig_mover_stop(struct ig_mover *m);
 
-/* n moves that are not PENDING, with from, bytes, hash and to set; served in this order, from the
- * next turn on. */
+/* n moves that are not PENDING, with from, bytes, blocks and to set; served in this order, from the
+ * next turn on, which is the caller's to take. */
 void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int demand);
 /* Starts what may start and takes what has ended, unless another thread is at it; never sleeps. */
 void ig_mover_turn(struct ig_mover *m);
@@ -111,11 +122,12 @@ static inline enum ig_move_state ig_move_state(const struct ig_move *v)
 {
     return (enum ig_move_state)atomic_load_explicit(&v->state, memory_order_acquire);
 }
-/* Until the move is not PENDING; returns what it is then.  The first sleeps, the second does turns
- * meanwhile and sleeps when that lasts. */
+/* Until all bytes are there, or never will be; returns what it is then. */
 enum ig_move_state ig_move_wait(struct ig_move *v);
+/* Until it is READY, FAILED or DROPPED, and checks what is to be checked.  Does turns meanwhile,
+ * and sleeps when that lasts. */
 enum ig_move_state ig_mover_wait(struct ig_mover *m, struct ig_move *v);
-/* As ig_mover_wait, but returns when the move is whole, too. */
+/* As ig_mover_wait, but returns ARRIVED when only other threads' checks are missing. */
 enum ig_move_state ig_mover_arrive(struct ig_mover *m, struct ig_move *v);
 
 #endif

@@ -22,6 +22,7 @@ typedef unsigned long long ull; /* for %llu */
 enum {
     CHUNK_BYTES = 16 << 20, /* converted panels in memory at a time */
     BLOCK_BYTES = 1 << 20,  /* of the resident part, a checksum */
+    SLAB_BLOCK = 256 << 10, /* of an expert */
 };
 
 struct packer {
@@ -315,13 +316,35 @@ static enum ig_err copy_data(struct packer *k)
     return err;
 }
 
-/* The resident part in pieces, then a block an expert. */
+/* Bytes of an expert's blocks but the last: small enough that threads which wait for it can share
+ * its checksums, and in a core's cache when they go on to compute with it. */
+static uint64_t slab_block(uint64_t slab)
+{
+    uint64_t bytes = SLAB_BLOCK;
+    while ((slab + bytes - 1) / bytes > IG_WBLOCKS) bytes *= 2;
+    return bytes;
+}
+
+/* A slab at `at`: how many blocks, filled in where b is not NULL. */
+static uint64_t slab_blocks(struct ig_wblock *b, uint64_t at, uint64_t slab)
+{
+    const uint64_t bytes = slab_block(slab), n = (slab + bytes - 1) / bytes;
+    for (uint64_t i = 0; b && i < n; i++)
+        b[i] = (struct ig_wblock){ .off = at + i * bytes,
+                                   .bytes = i + 1 < n ? bytes : slab - i * bytes };
+    return n;
+}
+
+/* The resident part in pieces, then every expert's slab in its own. */
 static enum ig_err make_blocks(struct ig_wblock **blocks, uint32_t *n_block, struct ig_why *why)
 {
     const uint64_t pieces = (IG_RESIDENT_BYTES + BLOCK_BYTES - 1) / BLOCK_BYTES;
     uint64_t n = pieces, at = 0;
 
-    for (int l = 0; l < IG_N_LAYER; l++) n += ig_layers[l].n_expert;
+    for (int l = 0; l < IG_N_LAYER; l++)
+        n += ig_layers[l].n_expert * slab_blocks(NULL, 0, ig_layers[l].expert_stride);
+    if (n > UINT32_MAX)
+        return ig_fail(why, IG_FAIL, "want at most %u blocks, got %llu", UINT32_MAX, (ull)n);
     struct ig_wblock *b = calloc((size_t)n, sizeof *b);
     if (!b) return ig_fail(why, IG_NO_MEM, "no memory for %llu blocks", (ull)n);
     for (uint64_t i = 0; i < pieces; i++, at += BLOCK_BYTES) {
@@ -332,7 +355,7 @@ static enum ig_err make_blocks(struct ig_wblock **blocks, uint32_t *n_block, str
     n = pieces;
     for (int l = 0; l < IG_N_LAYER; l++)
         for (uint32_t e = 0; e < ig_layers[l].n_expert; e++, at += ig_layers[l].expert_stride)
-            b[n++] = (struct ig_wblock){ .off = at, .bytes = ig_layers[l].expert_stride };
+            n += slab_blocks(b + n, at, ig_layers[l].expert_stride);
     *blocks = b;
     *n_block = (uint32_t)n;
     if (at == IG_DATA_BYTES) return IG_OK;

@@ -16,8 +16,9 @@
 
 /* Texts are made before the signals can come: a handler may only write and end. */
 static struct {
-    const unsigned char *at;
-    uint64_t bytes;
+    int n;
+    const unsigned char *at[IG_WMAPS];
+    uint64_t bytes[IG_WMAPS];
     char written[512], unread[512];
     size_t n_written, n_unread;
     int asked; /* huge pages, and the system takes the wish */
@@ -40,7 +41,8 @@ static void on_bus(int sig, siginfo_t *info, void *context)
 {
     const unsigned char *p = info->si_addr;
     (void)context;
-    if (p >= map.at && p < map.at + map.bytes) end(map.unread, map.n_unread);
+    for (int i = 0; i < map.n; i++)
+        if (p >= map.at[i] && p < map.at[i] + map.bytes[i]) end(map.unread, map.n_unread);
     signal(sig, SIG_DFL); /* somebody else's: it comes again when this returns */
 }
 
@@ -71,8 +73,10 @@ static void catch_signals(const struct ig_wfile *f)
 static enum ig_err give_up(const struct ig_wfile *f, struct ig_why *why, const char *what,
                            const char *reason)
 {
-    ig_wmap_close();
-    fcntl(f->fd, F_SETLEASE, F_UNLCK);
+    if (map.n == 0) { /* no other mapping counts on it */
+        ig_wmap_close();
+        fcntl(f->fd, F_SETLEASE, F_UNLCK);
+    }
     return ig_fail(why, IG_IO, "%s%s", what, reason);
 }
 
@@ -97,8 +101,8 @@ static uint64_t resident_kib(const unsigned char *at, uint64_t *huge)
     return rss;
 }
 
-/* 0: the page cache has the file in small pages, by a sample of it.  Decoding from them was a quarter
- * slower than from huge ones, which a copy gets on any file system. */
+/* 0: the page cache has the file in small pages, by a sample of it.  Decoding from them was a
+ * quarter slower than from huge ones, which a copy gets on any file system. */
 static int in_huge_pages(const struct ig_wfile *f, unsigned char *at, uint64_t bytes)
 {
     enum { SAMPLES = 16, SAMPLE = 4 << 20 };
@@ -112,37 +116,62 @@ static int in_huge_pages(const struct ig_wfile *f, unsigned char *at, uint64_t b
     return rss == 0 || huge >= rss / 2;
 }
 
+/* Mapped wherever the system likes, with word of who wants to write. */
+static enum ig_err map_leased(const struct ig_wfile *f, uint64_t bytes, void **p,
+                              struct ig_why *why)
+{
+    IG_ASSERT(map.n < IG_WMAPS);
+    *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, f->fd, (off_t)(f->base + f->h.data.off));
+    if (*p == MAP_FAILED)
+        return ig_fail(why, IG_IO, "the system does not map it: %s", strerror(errno));
+    if (map.n == 0) catch_signals(f);
+    if (fcntl(f->fd, F_SETLEASE, F_RDLCK) == 0) return IG_OK;
+    const int error = errno;
+    munmap(*p, bytes);
+    return give_up(f, why, "the system gives no lease on it: ",
+                   error == EACCES   ? "it is another user's"
+                   : error == EAGAIN ? "it is open for writing"
+                                     : strerror(error));
+}
+
+static void remember(const void *at, uint64_t bytes)
+{
+    map.at[map.n] = at;
+    map.bytes[map.n++] = bytes;
+}
+
 enum ig_err ig_wmap_open(const struct ig_wfile *f, unsigned char *at, uint64_t bytes,
                          struct ig_why *why)
 {
-    const off_t off = (off_t)(f->base + f->h.data.off);
-    void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, f->fd, off);
-    if (p == MAP_FAILED)
-        return ig_fail(why, IG_IO, "the system does not map it: %s", strerror(errno));
-    catch_signals(f);
-    if (fcntl(f->fd, F_SETLEASE, F_RDLCK) != 0) {
-        const int error = errno;
-        munmap(p, bytes);
-        return give_up(f, why, "the system gives no lease on it: ",
-                       error == EACCES   ? "it is another user's"
-                       : error == EAGAIN ? "it is open for writing"
-                                         : strerror(error));
-    }
+    void *p;
+    const enum ig_err err = map_leased(f, bytes, &p, why);
+    if (err != IG_OK) return err;
     /* One step, so that `at` is never without memory. */
     if (mremap(p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED) {
         const int error = errno;
         munmap(p, bytes);
         return give_up(f, why, "the system does not map it: ", strerror(error));
     }
-    map.at = at;
-    map.bytes = bytes;
     map.asked = madvise(at, bytes, MADV_HUGEPAGE) == 0; /* of what is not in the page cache yet */
+    remember(at, bytes);                                /* before the sample touches it */
     if (in_huge_pages(f, at, bytes)) return IG_OK;
     p = mmap(at, bytes, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (p == MAP_FAILED) return IG_OK; /* still mapped */
     madvise(at, bytes, MADV_HUGEPAGE);
+    map.n--;
     return give_up(f, why, "the page cache has it in small pages", "");
+}
+
+enum ig_err ig_wmap_plain(const struct ig_wfile *f, const unsigned char **at, uint64_t bytes,
+                          struct ig_why *why)
+{
+    void *p;
+    const enum ig_err err = map_leased(f, bytes, &p, why);
+    if (err != IG_OK) return err;
+    remember(p, bytes);
+    *at = p;
+    return IG_OK;
 }
 
 enum ig_err ig_wmap_fetch(const struct ig_wfile *f, unsigned char *at, uint64_t off, uint64_t bytes,

@@ -11,10 +11,15 @@
 
 #include "wfile.h"
 
+enum { IG_WMAPS = 2 }; /* mappings at a time, all of one file */
+
 /* Data [0, bytes) in place of the arena's memory at `at`; nothing is read yet.  Not IG_OK: `why`
- * says what the system refused, and `at` is as it was.  One file at a time. */
+ * says what the system refused, and `at` is as it was. */
 enum ig_err ig_wmap_open(const struct ig_wfile *f, unsigned char *at, uint64_t bytes,
                          struct ig_why *why);
+/* The same where the system likes, and as it likes: no hints.  The caller's to unmap. */
+enum ig_err ig_wmap_plain(const struct ig_wfile *f, const unsigned char **at, uint64_t bytes,
+                          struct ig_why *why);
 /* Have data [off, off + bytes) in memory; what cannot be read is an error here, not a signal. */
 enum ig_err ig_wmap_fetch(const struct ig_wfile *f, unsigned char *at, uint64_t off, uint64_t bytes,
                           struct ig_why *why);

@@ -31,8 +31,11 @@ static void run_batch(struct ig_engine *e, int kernel, int x, int y, int z)
 }
 
 /* From IG_GEMM_ROWS on the matrix units are used (assumed, not measured: gen/plan_device.lua);
- * they know block formats. */
-static int on_matrix_units(int fmt) { return ig_step.args.n >= IG_GEMM_ROWS && ig_is_block(fmt); }
+ * they know block formats, and BF16 where the plan says so. */
+static int on_matrix_units(int fmt)
+{
+    return ig_step.args.n >= IG_GEMM_ROWS && (ig_is_block(fmt) || (IG_GEMM_FAST && fmt == IG_BF16));
+}
 
 static int up(int n, int each) { return (n + each - 1) / each; }
 static int groups(void) { return up(ig_step.args.n, IG_DEVICE_ROWS); }
@@ -86,10 +89,18 @@ void ig_batch_norm(struct ig_engine *e, int in)
 #if IG_KV_LORA
 static void latent(struct ig_engine *e)
 {
-    run_batch(e, BATCH_qkv, QKV_PANELS, groups(), 1);
+    const int tiles = up(ig_step.args.n, IG_GEMM_TOKENS);
+    if (on_matrix_units(ig_step.args.mq.fmt) && on_matrix_units(ig_step.args.mk.fmt))
+        run_batch(e, BATCH_gemm_qkv, up(Q_PANELS, IG_GEMM_PANELS) + up(K_PANELS, IG_GEMM_PANELS),
+                  tiles, 1);
+    else
+        run_batch(e, BATCH_qkv, QKV_PANELS, groups(), 1);
     run_batch(e, BATCH_latent, ig_step.args.n, 1, 1);
 #if IG_Q_LORA
-    run_batch(e, BATCH_latent_q, QH_PANELS, groups(), 1);
+    if (on_matrix_units(ig_step.args.mq_b.fmt))
+        run_batch(e, BATCH_gemm_latent_q, up(QH_PANELS, IG_GEMM_PANELS), tiles, 1);
+    else
+        run_batch(e, BATCH_latent_q, QH_PANELS, groups(), 1);
 #endif
     run_batch(e, BATCH_absorb, ABSORB_BLOCKS, groups(), 1);
 }
@@ -102,11 +113,10 @@ void ig_batch_project(struct ig_engine *e, enum ig_of of)
     if ((!q || on_matrix_units(a->mq.fmt)) &&
         (!kv || (on_matrix_units(a->mk.fmt) && on_matrix_units(a->mv.fmt))))
         run_batch(e, BATCH_gemm_qkv,
-                  q * up(IG_Q_STRIDE / 16, IG_GEMM_PANELS) +
-                      kv * 2 * up(IG_KV_STRIDE / 16, IG_GEMM_PANELS),
+                  q * up(Q_PANELS, IG_GEMM_PANELS) + kv * (up(K_PANELS, IG_GEMM_PANELS) + up(V_PANELS, IG_GEMM_PANELS)),
                   up(a->n, IG_GEMM_TOKENS), 1);
     else
-        run_batch(e, BATCH_qkv, q * IG_Q_STRIDE / 16 + kv * 2 * IG_KV_STRIDE / 16, groups(), 1);
+        run_batch(e, BATCH_qkv, q * Q_PANELS + kv * (K_PANELS + V_PANELS), groups(), 1);
 }
 
 void ig_batch_store(struct ig_engine *e)
@@ -181,7 +191,7 @@ void ig_batch_all(struct ig_engine *e)
     ig_batch_embed(e);
     ig_step_show(e, IG_TAP_EMBED);
 #if IG_XC
-    ig_stream_begin(e);
+    ig_stream_begin(e, IG_N_LAYER_ENC, IG_N_LAYER);
 #endif
     for (int layer = IG_N_LAYER_ENC; layer < IG_N_LAYER; layer++) {
 #if IG_XC

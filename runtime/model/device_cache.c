@@ -12,20 +12,22 @@
 
 #if IG_XC
 
-enum { COUNTS = IG_N_XCOUNT * IG_N_LAYER }; /* then the step */
+enum { COUNTS = IG_N_DCOUNT * IG_N_LAYER }; /* then the step */
 _Static_assert((COUNTS + 1 + IG_N_EXPERT_USED + 1) * 4 == IG_VRAM_COUNT_BYTES, "counters");
 
+/* Of layers that a decode step runs: an encoder's are streamed. */
 static int routed_before(int layer)
 {
     int n = 0;
-    for (int i = 0; i < layer && i < IG_N_LAYER; i++) n += ig_layers[i].ffn == IG_FFN_MOE;
+    for (int i = IG_N_LAYER_ENC; i < layer && i < IG_N_LAYER; i++)
+        n += ig_layers[i].ffn == IG_FFN_MOE;
     return n;
 }
 /* A layer's set, -1: none.  The first layers with experts have one. */
 static int set_of(const struct ig_engine *e, const struct ig_layer *l)
 {
-    const int set = routed_before((int)(l - ig_layers));
-    return l->ffn == IG_FFN_MOE && set < e->miss.sets ? set : -1;
+    const int layer = (int)(l - ig_layers), set = routed_before(layer);
+    return l->ffn == IG_FFN_MOE && layer >= IG_N_LAYER_ENC && set < e->miss.sets ? set : -1;
 }
 
 static uint64_t slots_bytes(const struct ig_engine *e)
@@ -33,7 +35,23 @@ static uint64_t slots_bytes(const struct ig_engine *e)
     return (uint64_t)e->miss.sets * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
 }
 
-void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
+static uint64_t half_bytes(const struct ig_engine *e) { return slots_bytes(e) / 2 / 4096 * 4096; }
+
+static uint64_t layer_bytes(int layer)
+{
+    return ig_layers[layer].ffn == IG_FFN_MOE
+               ? (uint64_t)ig_layers[layer].n_expert * ig_layers[layer].expert_stride
+               : 0;
+}
+static uint64_t largest(int first, int end)
+{
+    uint64_t most = 0;
+    for (int i = first; i < end; i++)
+        if (layer_bytes(i) > most) most = layer_bytes(i);
+    return most;
+}
+
+void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)
 {
     const struct ig_layer *l = &ig_layers[layer];
     unsigned char *mem = ig_device_mem(e->device);
@@ -44,7 +62,7 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
     c->way = (int32_t *)(void *)(mem + IG_VRAM_WAY_OFF) + 2 * layer * IG_N_EXPERT;
     c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + 2 * layer * IG_N_EXPERT;
     c->victim = (int32_t *)(void *)(mem + IG_VRAM_VICTIM_OFF) + 2 * layer * 2 * IG_N_EXPERT_USED;
-    c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_XCOUNT * layer;
+    c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_DCOUNT * layer;
     c->set = set < 0 ? 0 : (uint64_t)set * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
     c->reach = set < 0 || e->miss.reach <= from ? 0 : e->miss.reach - from;
@@ -57,11 +75,11 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
     c->done = &ask->done[layer].step;
 }
 
-static void fill_args(const struct ig_engine *e, struct ig_xcache *c)
+static void fill_args(const struct ig_engine *e, struct ig_dcache *c)
 {
     unsigned char *mem = ig_device_mem(e->device);
     uint32_t *count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF);
-    *c = (struct ig_xcache){
+    *c = (struct ig_dcache){
         .step = count + COUNTS,
         .split = (int32_t *)count + COUNTS + 1,
         .slots = mem + IG_VRAM_SLOTS_OFF,
@@ -121,6 +139,12 @@ enum ig_err ig_cache_size(struct ig_engine *e, const struct ig_open *o, struct i
         m->sets = (int)(slots / IG_N_EXPERT_USED);
     }
     e->vram = IG_VRAM_SLOTS_OFF + slots_bytes(e);
+    if (largest(0, IG_N_LAYER_ENC) > half_bytes(e))
+        return ig_fail(
+            why, IG_NO_MEM,
+            "device: --vram: want slots of %llu bytes or more, through which the encoder's "
+            "layers pass, two at a time, got %llu",
+            2 * (unsigned long long)largest(0, IG_N_LAYER_ENC), (unsigned long long)slots_bytes(e));
     ig_downgrade_add(e,
                      "device memory: %llu MiB of the planned %llu by --vram: %d sets of %d slots, "
                      "planned %d of %d",
@@ -136,7 +160,7 @@ enum { TIMED_LEAST = 2, TIMED_MOST = 32, ROUNDS = 3 };
 
 static int first_routed(void)
 {
-    int layer = 0;
+    int layer = IG_N_LAYER_ENC;
     while (ig_layers[layer].ffn != IG_FFN_MOE) layer++;
     return layer;
 }
@@ -222,9 +246,9 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     if (m->link_s[1] > 0.0) s.link_bw = expert / m->link_s[m->cpu];
     if (m->cpu_s[1] > 0.0) s.cpu_bw = expert / m->cpu_s[1];
     for (int l = 0; l < IG_N_LAYER; l++) {
-        uint32_t n[IG_N_XCOUNT];
-        for (int i = 0; i < IG_N_XCOUNT; i++)
-            n[i] = now[IG_N_XCOUNT * l + i] - counts_before[IG_N_XCOUNT * l + i];
+        uint32_t n[IG_N_DCOUNT];
+        for (int i = 0; i < IG_N_DCOUNT; i++)
+            n[i] = now[IG_N_DCOUNT * l + i] - counts_before[IG_N_DCOUNT * l + i];
         if (layer >= 0 && layer != l) continue;
         s.bytes += n[IG_N_LINK] * ig_layers[l].expert_stride;
         s.hit += n[IG_N_HIT];
@@ -236,7 +260,7 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     return s;
 }
 
-void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcache *c)
+void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcache *c)
 {
     const uint64_t experts = IG_DATA_BYTES - IG_RESIDENT_BYTES;
     const uint64_t want =
@@ -267,34 +291,27 @@ void ig_cache_close(struct ig_engine *e)
 
 /* -- many rows: layers pass through the cache's memory */
 
-static uint64_t half_bytes(const struct ig_engine *e) { return slots_bytes(e) / 2 / 4096 * 4096; }
-
-static uint64_t layer_bytes(int layer)
-{
-    return layer < IG_N_LAYER && ig_layers[layer].ffn == IG_FFN_MOE
-               ? (uint64_t)ig_layers[layer].n_expert * ig_layers[layer].expert_stride
-               : 0;
-}
 int ig_stream_fits(const struct ig_engine *e)
 {
-    for (int i = 0; i < IG_N_LAYER; i++)
-        if (layer_bytes(i) > half_bytes(e)) return 0;
-    return 1;
+    return largest(IG_N_LAYER_ENC, IG_N_LAYER) <= half_bytes(e);
 }
 static unsigned char *half(const struct ig_engine *e, int layer)
 {
     return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)(layer % 2) * half_bytes(e);
 }
+static int stream_end; /* of the layers that pass */
+
 static void upload(struct ig_engine *e, int layer)
 {
-    if (layer_bytes(layer) == 0) return;
+    if (layer >= stream_end || layer_bytes(layer) == 0) return;
     ig_device_copy(e->device, half(e, layer), ig_data(e, ig_layers[layer].expert_off),
                    layer_bytes(layer), layer % 2);
 }
-void ig_stream_begin(struct ig_engine *e)
+void ig_stream_begin(struct ig_engine *e, int first, int end)
 {
-    for (int i = 0; i < 2; i++) {
-        ig_device_free(e->device, i);
+    stream_end = end;
+    for (int i = first; i < first + 2; i++) {
+        ig_device_free(e->device, i % 2);
         upload(e, i);
     }
 }

@@ -14,14 +14,14 @@ enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why);
 void ig_cache_close(struct ig_engine *e);
 /* The experts are in the arena: let the device read them there, see how fast, and fill what is the
  * same in all layers. */
-void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcache *c);
+void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcache *c);
 /* What differs by layer. */
-void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer);
+void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer);
 
 /* A batch that uses most experts: whole layers pass through the slots' memory, half of it each in
  * turn. The cache is empty afterwards. */
-int ig_stream_fits(const struct ig_engine *e); /* two layers do */
-void ig_stream_begin(struct ig_engine *e);
+int ig_stream_fits(const struct ig_engine *e);                 /* two layers do */
+void ig_stream_begin(struct ig_engine *e, int first, int end); /* layers [first, end) */
 /* Where the layer's experts are, one after the other, for kernels launched from now on. */
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer);
 /* The layer's kernels are launched: the one after the next may come. */

@@ -51,6 +51,9 @@ static void embed(struct ig_engine *e, const struct input *in)
 static void layer_of(struct ig_engine *e, const struct input *in, int layer)
 {
     ig_step_layer(e, layer);
+#if IG_XC
+    ig_step_experts(&ig_layers[layer], ig_stream_layer(e, layer));
+#endif
     ig_step.args.whole = in->n;
     for (int at = 0; at < in->n; at += in->batch) {
         turn_to(e, in, at);
@@ -66,6 +69,9 @@ static void layer_of(struct ig_engine *e, const struct input *in, int layer)
         ig_batch_ffn(e, &ig_layers[layer]);
         ig_step_show(e, layer);
     }
+#if IG_XC
+    ig_stream_next(e, layer);
+#endif
 }
 
 /* The rows' last norm, to a tap. */
@@ -104,7 +110,13 @@ void ig_step_encode(struct ig_engine *e, const int32_t *ids, int n, int batch)
     float *const x = ig_step.args.x;
     ig_step.shown_row = 0;
     embed(e, &in);
+#if IG_XC
+    ig_stream_begin(e, 0, IG_N_LAYER_ENC);
+#endif
     for (int layer = 0; layer < IG_N_LAYER_ENC; layer++) layer_of(e, &in, layer);
+#if IG_XC
+    ig_stream_end(e);
+#endif
     output_of(e, &in);
     ig_step.args.row = row;
     ig_step.args.x = x;

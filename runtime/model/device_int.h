@@ -24,12 +24,17 @@ enum {
     FF_BLOCKS = IG_FF_PAD / IG_QBLOCK,
 #if IG_KV_LORA
     QH_PANELS = (IG_N_HEAD * (IG_NOPE_DIM + IG_ROPE_DIM) + 15) / 16,
-    QKV_PANELS = (IG_Q_LORA ? (IG_Q_LORA + 15) / 16 : QH_PANELS) + (IG_HEAD_DIM + 15) / 16,
+    Q_PANELS = IG_Q_LORA ? (IG_Q_LORA + 15) / 16 : QH_PANELS,
+    K_PANELS = (IG_HEAD_DIM + 15) / 16,
+    V_PANELS = 0,
     ABSORB_BLOCKS = IG_N_HEAD * IG_KV_LORA / 16,
     VALUE_BLOCKS = IG_N_HEAD * IG_V_DIM / 16,
 #else
-    QKV_PANELS = (IG_Q_STRIDE + 2 * IG_KV_STRIDE) / 16,
+    Q_PANELS = IG_Q_STRIDE / 16,
+    K_PANELS = IG_KV_STRIDE / 16,
+    V_PANELS = K_PANELS,
 #endif
+    QKV_PANELS = Q_PANELS + K_PANELS + V_PANELS, /* of what reads the normed row */
     ATTN_BLOCKS = IG_N_HEAD / IG_ATTN_HEADS * HEAD_SLICES
 };
 

@@ -301,7 +301,6 @@ static void as_they_come(struct ig_worker *w, const struct ig_layer *l)
     struct ig_engine *e = w->e;
     const int there = e->tier.n_there, routed = e->tier.n;
     int lo, hi;
-    if (w->tid == 0) ig_mover_turn(&e->tier.mover); /* reads start; the others compute already */
     ig_team_share(&e->team, w->tid, OUT_STRIDE / 16, &lo, &hi);
     for (int step = 0, a = 0, end = there; step <= 1 + routed - there; step++) {
         if (step == 1) a = routed, end = e->n_active; /* the dense block, if any */
@@ -362,7 +361,10 @@ static void waves(struct ig_worker *w, const struct ig_layer *l)
         while (ig_team_claim(&e->team, w->tid, (IG_N_EMBD + 15) / 16, 1, &lo, &hi))
             down_store(w, l, lo, a_lo, a_hi);
         ig_team_wait(&e->team);
-        if (w->tid == 0) ig_tier_next(e);
+        if (w->tid == 0) {
+            ig_tier_next(e);
+            ig_mover_turn(&e->tier.mover);
+        }
         ig_team_wait(&e->team);
     }
     down_sum(w, l);
@@ -452,6 +454,10 @@ void ig_moe(struct ig_worker *w, int layer)
         locate(e, l);
     }
     ig_team_wait(&e->team);
+#if IG_MEM_SLOTS_BYTES
+    /* Reads start before anything else; thread 0 has predictions to ask for. */
+    if (w->tid == e->team.n - 1) ig_mover_turn(&e->tier.mover);
+#endif
     w->active = e->active, w->slab = e->slab;
 #if IG_MEM_YD_BYTES
     if (l->ffn == IG_FFN_MOE && e->tier.wave_hi < e->tier.n) {

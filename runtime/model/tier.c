@@ -8,7 +8,7 @@
 
 #if IG_MEM_SLOTS_BYTES
 
-_Static_assert(sizeof(struct ig_move) <= 768, "gen/plan_tier.lua counts with this");
+_Static_assert(sizeof(struct ig_move) <= 160, "gen/plan_tier.lua counts with this");
 
 static unsigned char *slot_at(struct ig_engine *e, int slot)
 {
@@ -23,7 +23,8 @@ struct ig_move *ig_tier_prepare(struct ig_engine *e, int layer, int expert, int 
     if (e->tier.poison) memset(slot_at(e, slot), 0xff, IG_SLOT_BYTES);
     v->from = l->expert_off + (uint64_t)expert * l->expert_stride;
     v->bytes = l->expert_stride;
-    v->hash = e->file.blocks[e->tier.block[layer] + (uint32_t)expert].hash;
+    v->n_block = e->tier.per_expert[layer];
+    v->block = &e->file.blocks[e->tier.block[layer] + (uint32_t)expert * v->n_block];
     v->to = slot_at(e, slot);
     return v;
 }
@@ -41,14 +42,14 @@ static void count_early(struct ig_tier *t, int slot)
     t->count[t->phase][t->cache.slot[slot].id / IG_N_EXPERT].bytes += t->move[slot].bytes;
 }
 
-/* Prefetches that ended become resident, or their slots empty. */
+/* Prefetches that ended become resident, to be checked when they are used, or their slots empty. */
 static void reap(struct ig_tier *t)
 {
     for (int i = t->n_early; i-- > 0;) {
         const int slot = t->early[i];
         const enum ig_move_state s = ig_move_state(&t->move[slot]);
         if (s == IG_MOVE_PENDING) continue;
-        if (s == IG_MOVE_READY) {
+        if (s == IG_MOVE_ARRIVED || s == IG_MOVE_READY) {
             ig_xcache_ready(&t->cache, slot);
             count_early(t, slot);
         } else {
@@ -65,7 +66,8 @@ static int demand_early(struct ig_tier *t, int slot)
     int i = 0;
     while (i < t->n_early && t->early[i] != slot) i++;
     if (i == t->n_early) return slot;
-    if (t->dropped[slot] && ig_move_wait(&t->move[slot]) != IG_MOVE_READY) {
+    if (t->dropped[slot] && ig_move_wait(&t->move[slot]) != IG_MOVE_ARRIVED &&
+        ig_move_state(&t->move[slot]) != IG_MOVE_READY) {
         ig_xcache_drop(&t->cache, slot);
         slot = IG_XC_MISS;
     } else {
@@ -221,6 +223,7 @@ void ig_tier_layer(struct ig_engine *e, int layer)
     int n = 0;
 
     release(e); /* the layer before */
+    if (t->n_early > 0) ig_mover_turn(&t->mover);
     reap(t);
     t->layer = layer;
     use(e, layer);
@@ -282,13 +285,15 @@ static _Noreturn void fail(struct ig_engine *e, int a)
            e->active[a], at, strerror(v->err));
 }
 
-static void await(struct ig_engine *e, int a, int whole)
+/* Until it is checked; or only, with `share`, while there is something for this thread to check. */
+static void await(struct ig_engine *e, int a, int share)
 {
     struct ig_tier *t = &e->tier;
     struct ig_move *v = &t->move[t->slot[a]];
     const double t0 = ig_seconds();
-    const enum ig_move_state s = whole ? ig_mover_arrive(&t->mover, v) : ig_mover_wait(&t->mover, v);
-    if (s != IG_MOVE_READY && !(whole && s == IG_MOVE_PENDING)) fail(e, a);
+    const enum ig_move_state s =
+        share ? ig_mover_arrive(&t->mover, v) : ig_mover_wait(&t->mover, v);
+    if (s != IG_MOVE_READY && !(share && s == IG_MOVE_ARRIVED)) fail(e, a);
     atomic_fetch_add_explicit(&t->count[t->phase][t->layer].stall_ns,
                               (uint64_t)((ig_seconds() - t0) * 1e9), memory_order_relaxed);
 }
@@ -301,7 +306,7 @@ void ig_tier_wait(struct ig_engine *e, int a)
 
 void ig_tier_sure(struct ig_engine *e)
 {
-    for (int a = e->tier.n_there; a < e->tier.n; a++)
+    for (int a = 0; a < e->tier.n; a++)
         if (ig_move_state(&e->tier.move[e->tier.slot[a]]) != IG_MOVE_READY) await(e, a, 0);
 }
 

@@ -68,7 +68,8 @@ struct ig_tier {
     uint64_t base;               /* of the data in the file */
     double direct_bw, cached_bw; /* bytes/s as tried at start, 0: not tried */
     struct ig_move *move;        /* [IG_N_XSLOT + IG_N_SPARE] */
-    uint32_t block[IG_N_LAYER];  /* of the weights file: expert 0's */
+    uint32_t block[IG_N_LAYER];  /* of the weights file: expert 0's first */
+    uint32_t per_expert[IG_N_LAYER];
 
     /* The layer at hand; thread 0 writes, the others read after a barrier. */
     int layer, phase;
@@ -125,9 +126,10 @@ void ig_ahead_routed(struct ig_tier *t, int layer);             /* its choices a
 void ig_tier_batch(struct ig_engine *e);                        /* a batch begins */
 void ig_tier_layer(struct ig_engine *e, int layer); /* thread 0: rows are grouped by expert */
 void ig_tier_next(struct ig_engine *e);             /* thread 0: the wave is done, on to the next */
-/* Until e->active[a] is there; with one row perhaps unchecked, while another thread checks it. */
+/* Until e->active[a] is there; with one row perhaps not all checked, while other threads check the
+ * rest of it. */
 void ig_tier_wait(struct ig_engine *e, int a);
-void ig_tier_sure(struct ig_engine *e); /* until all that came is checked: before a result is used */
+void ig_tier_sure(struct ig_engine *e); /* until all experts are checked: before a result is used */
 #else
 static inline void ig_tier_batch(struct ig_engine *e) { (void)e; }
 #endif

@@ -176,7 +176,9 @@ static void fetch(struct ig_engine *e, int layer, const int32_t *id, int n_id)
         move[n++] = ig_tier_prepare(e, layer, id[k], slot);
     }
     while (n_pinned) ig_xcache_unpin(&t->cache, pinned[--n_pinned]);
+    if (n == 0) return;
     ig_mover_submit(&t->mover, move, n, 0);
+    ig_mover_turn(&t->mover);
 }
 
 /* What is likely enough of a layer's experts; dist 0: of this token nothing has been computed. */

@@ -12,7 +12,17 @@
 /* Experts read to measure. */
 #define TRIES (IG_N_XSLOT < 8 ? IG_N_XSLOT : 8)
 
-/* The weights file's block of each layer's first expert; the others follow it. */
+/* How many blocks from b on make up the expert at `at`, 0: none do. */
+static uint32_t blocks_of(const struct ig_wfile *f, uint32_t b, uint64_t at, uint64_t bytes)
+{
+    uint32_t n = 0;
+    uint64_t end = at;
+    for (; b + n < f->h.n_block && end < at + bytes && f->blocks[b + n].off == end; n++)
+        end += f->blocks[b + n].bytes;
+    return end == at + bytes && n <= IG_WBLOCKS ? n : 0;
+}
+
+/* The weights file's blocks of each layer's first expert; the others follow, as many each. */
 static enum ig_err find_blocks(struct ig_engine *e, struct ig_why *why)
 {
     const struct ig_wfile *f = &e->file;
@@ -21,14 +31,16 @@ static enum ig_err find_blocks(struct ig_engine *e, struct ig_why *why)
         const struct ig_layer *l = &ig_layers[layer];
         if (l->ffn != IG_FFN_MOE) continue;
         while (b < f->h.n_block && f->blocks[b].off < l->expert_off) b++;
+        const uint32_t per = blocks_of(f, b, l->expert_off, l->expert_stride);
         e->tier.block[layer] = b;
-        for (uint32_t x = 0; x < IG_N_EXPERT; x++, b++)
-            if (b >= f->h.n_block || f->blocks[b].off != l->expert_off + x * l->expert_stride ||
-                f->blocks[b].bytes != l->expert_stride)
+        e->tier.per_expert[layer] = per;
+        for (uint32_t x = 0; x < IG_N_EXPERT; x++, b += per)
+            if (per == 0 ||
+                blocks_of(f, b, l->expert_off + x * l->expert_stride, l->expert_stride) != per)
                 return ig_fail(why, IG_BAD_FILE,
-                               "%s: blocks: want one of %llu bytes for layer %d expert %u, which "
-                               "can then be read alone",
-                               f->path, (unsigned long long)l->expert_stride, layer, x);
+                               "%s: blocks: want at most %d that are the %llu bytes of layer %d "
+                               "expert %u, as many as of the layer's others",
+                               f->path, IG_WBLOCKS, (unsigned long long)l->expert_stride, layer, x);
     }
     return IG_OK;
 }
@@ -95,7 +107,7 @@ static double try_reading(struct ig_engine *e)
         bytes += v[i]->bytes;
     }
     ig_mover_submit(&t->mover, v, n, 1);
-    for (int i = 0; i < n; i++) ready += ig_move_wait(v[i]) == IG_MOVE_READY;
+    for (int i = 0; i < n; i++) ready += ig_move_wait(v[i]) == IG_MOVE_ARRIVED;
     return ready == n ? (double)bytes / (ig_seconds() - t0) : 0;
 }
 

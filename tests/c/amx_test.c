@@ -225,12 +225,22 @@ static void bf16_is_near_exact(void **state)
     guard_free(panel);
 }
 
+/* The table with tiles for BF16 alone differs from AVX-512's in nothing else. */
+static void bf16_alone(void **state)
+{
+    (void)state;
+    for (int f = 0; f < IG_N_FMT; f++)
+        assert_true(ig_kernels_amx_bf16.panel[f] ==
+                    (f == IG_BF16 ? ig_kernels_amx : ig_kernels_avx512).panel[f]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_equal_the_definition),
         cmocka_unit_test(bf16_equals_its_definition),
         cmocka_unit_test(bf16_is_near_exact),
+        cmocka_unit_test(bf16_alone),
     };
     if (!(ig_cpu_features() & IG_CPU_AVX512) || !__builtin_cpu_supports("avx512bf16")) {
         printf("1..0 # SKIP this CPU lacks AVX-512 with BF16, which the rest of amx.c needs\n");

@@ -89,10 +89,10 @@ static inline int shaky_poll(void *ctx, struct ig_done *d, int wait)
     return 1;
 }
 
-static inline void shaky_sleep(void *ctx)
+static inline void shaky_sleep(void *ctx, uint32_t n)
 {
     struct shaky *s = ctx;
-    s->inner.sleep(s->inner.ctx);
+    s->inner.sleep(s->inner.ctx, n);
 }
 
 static inline struct ig_copy shaky_copy(struct shaky *s, uint32_t depth)

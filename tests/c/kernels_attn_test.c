@@ -13,6 +13,14 @@
 static const enum ig_fmt kv_formats[] = { IG_F32, IG_F16, IG_Q8_0 };
 static const enum data_kind all_plain[3] = { PLAIN, PLAIN, PLAIN };
 
+/* V of a position in the Q8_0 cache. */
+static void v_row(float *x, const void *part, int hd, int pos)
+{
+    const struct ig_kv_values *v = part;
+    for (int d = 0; d < hd; d++)
+        x[d] = ig_fp16_to_f32(v[d / 32].d[pos]) * (float)v[d / 32].q[pos / 4][d % 32][pos % 4];
+}
+
 /* V of a block; of Q8_0 the scales first, then the codes. */
 static void data_v(enum ig_fmt fmt, void *v, int hd, enum data_kind kind)
 {
@@ -142,6 +150,43 @@ static void attention_is_near_exact(void **state)
     for (int d = 0; d < HD; d++) assert_true(fabs((double)(o[d] / l) - want[d] / sum) < 2e-7);
 }
 
+/* The same of Q8_0, against the K and V that it holds: a weight of V is within 1 / 65024 of the
+ * largest one of its block. */
+static void attention_q8_0_is_near_exact(void **state)
+{
+    (void)state;
+    enum { HD = 64, B = HD / 32, N = 2 * KB - 9, PART = KB * B * 34 };
+    static _Alignas(4) uint8_t block[2][2 * PART];
+    static float kv[2][2 * KB][HD], q[HD];
+    struct ig_xq x[B];
+    float o[HD] = { 0 }, m = -INFINITY, l = 0.0f, most = 0.0f;
+    data_floats(q, HD, PLAIN);
+    ig_kernels_ref.quantize(x, q, HD);
+    for (int d = 0; d < HD; d++) q[d] = x[d / 32].d * (float)x[d / 32].q[d % 32];
+    for (int j = 0; j < N; j++) {
+        uint8_t *const to = block[j / KB];
+        data_floats(kv[0][j], HD, PLAIN);
+        data_floats(kv[1][j], HD, PLAIN);
+        ig_kernels_ref.store_kv[IG_Q8_0](to, kv[0][j], kv[1][j], HD, j % KB);
+        ig_panel_row(IG_Q8_0, kv[0][j], to + j % KB / 16 * B * IG_KV_TILE, j % 16, HD);
+        v_row(kv[1][j], to + PART, HD, j % KB);
+        for (int d = 0; d < HD; d++) most = fmaxf(most, fabsf(kv[1][j][d]));
+    }
+    struct ig_attn st = { &m, &l, o };
+    for (int i = 0; i < 2; i++)
+        ig_kernels_ref.attn[IG_Q8_0](&st, x, block[i], block[i] + PART, block[i], HD, 1, 0,
+                                     i ? N - KB : KB, 0.5f, NULL, 0);
+    double sum = 0, want[HD] = { 0 };
+    for (int j = 0; j < N; j++) {
+        double s = 0;
+        for (int d = 0; d < HD; d++) s += (double)q[d] * (double)kv[0][j][d];
+        sum += exp(0.5 * s);
+        for (int d = 0; d < HD; d++) want[d] += exp(0.5 * s) * (double)kv[1][j][d];
+    }
+    for (int d = 0; d < HD; d++)
+        assert_true(fabs((double)(o[d] / l) - want[d] / sum) < (double)most * N / 65024 + 1e-6);
+}
+
 /* Storing K and V, merging two states, a sink. */
 static void states_equal_ref(void **state)
 {
@@ -187,10 +232,7 @@ static void kv_q8_0_is_near(void **state)
         if (trial % 11 == 0) in[1][40] = 1e8f; /* over 127 beyond f16 */
         ig_kernels_ref.store_kv[IG_Q8_0](block, in[0], in[1], HD, pos);
         ig_panel_row(IG_Q8_0, out[0], block + pos / 16 * (HD / 32) * IG_KV_TILE, pos % 16, HD);
-        const struct ig_kv_values *v = (const void *)(block + PART);
-        for (int d = 0; d < HD; d++)
-            out[1][d] =
-                ig_fp16_to_f32(v[d / 32].d[pos]) * (float)v[d / 32].q[pos / 4][d % 32][pos % 4];
+        v_row(out[1], block + PART, HD, pos);
         for (int i = 0; i < 2 * HD / 32; i++) {
             const float *x = in[0] + i * 32, *y = out[0] + i * 32;
             float most = 0.0f, sum = 0.0f;
@@ -227,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_near_exact),
+        cmocka_unit_test(attention_q8_0_is_near_exact),
         cmocka_unit_test(sink_is_a_score_without_value),
         cmocka_unit_test(kv_q8_0_is_near),
         EACH_VARIANT(attention_equals_ref),

@@ -59,13 +59,29 @@ static void begin(uint32_t depth, uint32_t prefetch)
 /* The last block is not a whole number of pieces. */
 static uint64_t bytes_of(int block) { return block == N_BLOCK - 1 ? BLOCK - 4096 : BLOCK; }
 
+/* Checksums of blocks that are no multiple of pieces; of every third one the whole. */
+static struct ig_wblock blocks[N_BLOCK][IG_WBLOCKS];
+static uint32_t sums(int block)
+{
+    const uint64_t from = (uint64_t)block * BLOCK, all = bytes_of(block);
+    const uint64_t step = block % 3 == 0 ? all : block % 3 == 1 ? 24 << 10 : 5000;
+    uint32_t n = 0;
+    for (uint64_t at = 0; at < all; at += step, n++) {
+        const uint64_t bytes = all - at < step ? all - at : step;
+        blocks[block][n] =
+            (struct ig_wblock){ from + at, bytes, XXH3_64bits(source + from + at, bytes) };
+    }
+    return n;
+}
+
 static struct ig_move *fill(int slot, int block)
 {
     struct ig_move *v = &move[slot];
     v->from = (uint64_t)block * BLOCK;
     v->bytes = bytes_of(block);
     v->to = slots + (size_t)slot * BLOCK;
-    v->hash = XXH3_64bits(source + v->from, v->bytes);
+    v->block = blocks[block];
+    v->n_block = sums(block);
     memset(v->to, 0xff, BLOCK);
     return v;
 }
@@ -86,7 +102,7 @@ static void many(uint32_t depth)
         ig_mover_submit(&mover, v + 4, N_SLOT - 4, 1);
         ig_mover_promote(&mover, v[round % 4]);
         for (int s = 0; s < N_SLOT; s++) {
-            assert_int_equal(ig_move_wait(v[s]), IG_MOVE_READY);
+            assert_int_equal(ig_mover_wait(&mover, v[s]), IG_MOVE_READY);
             assert_block(s, (round * 5 + s) % N_BLOCK);
         }
     }
@@ -128,7 +144,7 @@ static void test_priority(void **state)
     ig_mover_submit(&mover, v, 4, 0);
     while (shaky.n_order < 3) usleep(100);
     ig_mover_submit(&mover, v + 4, 1, 1);
-    assert_int_equal(ig_move_wait(v[4]), IG_MOVE_READY);
+    assert_int_equal(ig_mover_wait(&mover, v[4]), IG_MOVE_READY);
     assert_int_equal(ig_move_state(v[1]), IG_MOVE_PENDING);
     ig_mover_stop(&mover);
     uint32_t last = 0, before = 0;
@@ -151,12 +167,12 @@ static void test_cancel(void **state)
     ig_mover_submit(&mover, v, 6, 0);
     while (shaky.n_order < 2) usleep(100);
     for (int s = 0; s < 6; s++) ig_mover_cancel(&mover, v[s]);
-    for (int s = 1; s < 6; s++) assert_int_equal(ig_move_wait(v[s]), IG_MOVE_DROPPED);
-    assert_int_not_equal(ig_move_wait(v[0]), IG_MOVE_FAILED);
+    for (int s = 1; s < 6; s++) assert_int_equal(ig_mover_wait(&mover, v[s]), IG_MOVE_DROPPED);
+    assert_int_not_equal(ig_mover_wait(&mover, v[0]), IG_MOVE_FAILED);
     /* A slot can be used again at once. */
     struct ig_move *w = fill(3, 17);
     ig_mover_submit(&mover, &w, 1, 1);
-    assert_int_equal(ig_move_wait(w), IG_MOVE_READY);
+    assert_int_equal(ig_mover_wait(&mover, w), IG_MOVE_READY);
     assert_block(3, 17);
     ig_mover_cancel(&mover, w); /* means nothing now */
     assert_int_equal(ig_move_state(w), IG_MOVE_READY);
@@ -182,15 +198,60 @@ static void test_errors(void **state)
         for (int s = 0; s < 4; s++) v[s] = fill(s, s);
         ig_mover_submit(&mover, v, 4, 1);
         for (int s = 0; s < 4; s++)
-            assert_int_equal(ig_move_wait(v[s]), s == 2 ? IG_MOVE_FAILED : IG_MOVE_READY);
+            assert_int_equal(ig_mover_wait(&mover, v[s]), s == 2 ? IG_MOVE_FAILED : IG_MOVE_READY);
         assert_int_equal(v[2]->err, t[i].err);
-        assert_int_equal(v[2]->err_at, 2 * BLOCK + (t[i].err == IG_MOVE_HASH ? 0 : 5 * PIECE));
+        assert_int_equal(
+            v[2]->err_at,
+            2 * BLOCK + (t[i].err == IG_MOVE_HASH ? (5 * PIECE + 100) / 5000 * 5000 : 5 * PIECE));
         v[2] = fill(2, 2);
         ig_mover_submit(&mover, &v[2], 1, 1);
-        assert_int_equal(ig_move_wait(v[2]), IG_MOVE_READY);
+        assert_int_equal(ig_mover_wait(&mover, v[2]), IG_MOVE_READY);
         assert_block(2, 2);
         ig_mover_stop(&mover);
         assert_int_equal(mover.count.failed, 1);
+    }
+}
+
+/* Threads that wait for the same moves share their blocks, and all hear the same of each. */
+enum { WAITERS = 3 };
+static void *waiter(void *arg)
+{
+    enum ig_move_state *s = arg;
+    for (int i = 0; i < N_SLOT; i++)
+        s[i] = i % 2 ? ig_mover_wait(&mover, &move[i]) : ig_mover_arrive(&mover, &move[i]);
+    return NULL;
+}
+static void test_shared_checks(void **state)
+{
+    (void)state;
+    static enum ig_move_state seen[WAITERS][N_SLOT];
+    for (int round = 0; round < 30; round++) {
+        pthread_t thread[WAITERS];
+        struct ig_move *v[N_SLOT];
+        fresh();
+        shaky.delay_us = round % 3 * 40;
+        if (round % 2) shaky.fault = SHAKY_FLIP;
+        shaky.fault_at = 5 * BLOCK + 7 * PIECE; /* slot 5's third block and no other */
+        shaky.fault_left = 1;
+        begin(6, 2);
+        for (int s = 0; s < N_SLOT; s++) v[s] = fill(s, s);
+        ig_mover_submit(&mover, v, N_SLOT, 1);
+        for (int t = 0; t < WAITERS; t++)
+            assert_int_equal(pthread_create(&thread[t], NULL, waiter, seen[t]), 0);
+        for (int t = 0; t < WAITERS; t++) pthread_join(thread[t], NULL);
+        for (int s = 0; s < N_SLOT; s++) {
+            const enum ig_move_state want = round % 2 && s == 5 ? IG_MOVE_FAILED : IG_MOVE_READY;
+            assert_int_equal(ig_mover_wait(&mover, v[s]), want);
+            for (int t = 0; t < WAITERS; t++)
+                if (seen[t][s] != want) {
+                    assert_true(s % 2 == 0);
+                    assert_int_equal(seen[t][s], IG_MOVE_ARRIVED);
+                }
+            if (want == IG_MOVE_READY) assert_block(s, s);
+        }
+        ig_mover_stop(&mover);
+        assert_int_equal(mover.count.failed, round % 2);
+        assert_int_equal(mover.count.moves, N_SLOT - round % 2);
     }
 }
 
@@ -241,8 +302,8 @@ static void over_file(int cached, int plain)
     begin(depth, 2);
     struct ig_move *v[2] = { fill(0, 2), fill(1, 3) };
     ig_mover_submit(&mover, v, 2, 1);
-    assert_int_equal(ig_move_wait(v[0]), IG_MOVE_READY);
-    assert_int_equal(ig_move_wait(v[1]), IG_MOVE_FAILED);
+    assert_int_equal(ig_mover_wait(&mover, v[0]), IG_MOVE_READY);
+    assert_int_equal(ig_mover_wait(&mover, v[1]), IG_MOVE_FAILED);
     assert_int_equal(v[1]->err, IG_MOVE_END);
     assert_int_equal(v[1]->err_at, 3 * BLOCK + 2 * PIECE);
     ig_mover_stop(&mover);
@@ -260,9 +321,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes),       cmocka_unit_test(test_delays_and_sizes),
         cmocka_unit_test(test_priority),    cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_errors),      cmocka_unit_test(test_stop_drops),
-        cmocka_unit_test(test_file_direct), cmocka_unit_test(test_file_cached),
-        cmocka_unit_test(test_file_plain),
+        cmocka_unit_test(test_errors),      cmocka_unit_test(test_shared_checks),
+        cmocka_unit_test(test_stop_drops),  cmocka_unit_test(test_file_direct),
+        cmocka_unit_test(test_file_cached), cmocka_unit_test(test_file_plain),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("mover", tests, setup, teardown);

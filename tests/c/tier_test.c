@@ -5,6 +5,7 @@
 #include "copy_shaky.h"
 #include "tsan_omp.h"
 #include "tier_stats.h"
+#include "wfile_write.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,7 +16,7 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
-static const char *const weights = "out/tests/tier.ingot";
+static const char *weights = "out/tests/tier.ingot";
 static struct shaky shaky;
 static int shake, no_wait;
 static int watch, waited; /* test_order_of_work */
@@ -69,11 +70,12 @@ static struct ig_engine *start(int threads)
     return e;
 }
 
-#ifdef __SANITIZE_THREAD__ /* ten times slower, and barriers that wait for a busy machine's turn   \
-                            */
-enum { PROMPT = 20, STEPS = 8 };
+/* ThreadSanitizer is ten times slower, and barriers wait for a busy machine's turn: there every
+ * test runs, but fewer of its combinations, one in THIN. */
+#ifdef __SANITIZE_THREAD__
+enum { PROMPT = 20, STEPS = 8, THIN = 3 };
 #else
-enum { PROMPT = 48, STEPS = 24 };
+enum { PROMPT = 48, STEPS = 24, THIN = 1 };
 #endif
 
 /* FNV-1a over the bits of every logit of a prompt in batches of n and of greedy decoding after it;
@@ -150,6 +152,7 @@ static void test_policies(void **state)
     struct ig_engine *e = start(2);
     for (size_t i = 0; i < sizeof policy / sizeof *policy; i++)
         for (int sets = 0; sets < 2; sets++) {
+            if ((2 * i + (size_t)sets) % THIN) continue;
             struct ig_xgeom g = e->tier.cache.g;
             int finite;
             if (sets) g.n_set = 1, g.set_of = one_set, g.first = one_first;
@@ -265,6 +268,7 @@ static void test_predictors(void **state)
     const struct ig_ptables *t = random_tables();
     for (size_t i = 0; i < sizeof predictor / sizeof *predictor; i++)
         for (int stride = 1; stride < 4; stride++) {
+            if ((i + (size_t)stride) % THIN) continue;
             int finite;
             uint64_t early = 0;
             void *mem = aligned_alloc(64, (predictor[i]->bytes(&s, t) + 63) / 64 * 64);
@@ -358,7 +362,7 @@ static void test_says(void **state)
 static void test_delays_and_sizes(void **state)
 {
     (void)state;
-    for (unsigned seed = 1; seed <= 4; seed++) {
+    for (unsigned seed = 1; seed <= 4; seed += THIN) {
         shaky = (struct shaky){ .seed = seed, .delay_us = seed % 2 ? 300 : 0, .short_some = 1 };
         shake = 1;
         assert_int_equal(run(2, seed < 3 ? PROMPT : 5), right);
@@ -531,6 +535,58 @@ static void test_file_changes(void **state)
     pack();
 }
 
+/* The weights with experts in blocks of at most so many bytes. */
+static void write_blocks(const char *to, uint64_t most)
+{
+    struct ig_wfile f;
+    struct ig_wwriter w;
+    struct ig_why why;
+    void *tokenizer;
+    struct ig_wspec spec = { .out = to,
+                             .layout_hash = IG_LAYOUT_HASH,
+                             .data_bytes = IG_DATA_BYTES };
+    assert_int_equal(ig_wfile_open(&f, weights, IG_LAYOUT_HASH, &why), IG_OK);
+    assert_int_equal(ig_wfile_tokenizer(&f, &tokenizer, &spec.tokenizer_bytes, &why), IG_OK);
+    spec.tokenizer = tokenizer;
+    spec.model_id = f.h.model_id;
+    spec.layout_text = f.h.layout_text;
+    spec.block = calloc((size_t)(f.h.n_block * IG_WBLOCKS), sizeof *spec.block);
+    uint64_t at = 0;
+    for (; at < IG_RESIDENT_BYTES; at += spec.block[spec.n_block++].bytes)
+        spec.block[spec.n_block] = f.blocks[spec.n_block];
+    for (int l = 0; l < IG_N_LAYER; l++)
+        for (uint32_t x = 0; x < ig_layers[l].n_expert; x++)
+            for (uint64_t left = ig_layers[l].expert_stride, step; left > 0; left -= step) {
+                step = left < most ? left : most;
+                spec.block[spec.n_block++] = (struct ig_wblock){ .off = at, .bytes = step };
+                at += step;
+            }
+    unsigned char *data = malloc(IG_DATA_BYTES);
+    assert_int_equal(ig_wfile_read(&f, data, 0, IG_DATA_BYTES, &why), IG_OK);
+    assert_int_equal(ig_wwrite_open(&w, &spec, &why), IG_OK);
+    assert_int_equal(ig_wwrite_data(&w, data, IG_DATA_BYTES, &why), IG_OK);
+    assert_int_equal(ig_wwrite_finish(&w, &why), IG_OK);
+    ig_wfile_close(&f);
+    free(data), free(tokenizer), free(spec.block);
+}
+
+/* Older files have one block an expert; several are shared by the threads that wait. */
+static void test_blocks_of_the_file(void **state)
+{
+    (void)state;
+    const char *now = weights, *other = "out/tests/tier.other-blocks";
+    static const uint64_t most[] = { UINT64_MAX, 8192, 50000 };
+    for (int i = 0; i < 3; i++) {
+        write_blocks(other, most[i]);
+        weights = other;
+        const uint64_t alone = run(1, 16), shared = run(2, 16);
+        weights = now;
+        unlink(other);
+        assert_int_equal(alone, right);
+        assert_int_equal(shared, right);
+    }
+}
+
 /* Killed at any moment: there is nothing to repair, the next run is right. */
 static void test_kill(void **state)
 {
@@ -565,6 +621,7 @@ int main(void)
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_file_changes),
         cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_blocks_of_the_file),
         cmocka_unit_test(test_threads_and_batches),
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_prefetch),

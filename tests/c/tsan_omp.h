@@ -8,6 +8,10 @@
 
 #ifdef __SANITIZE_THREAD__
 
+/* What libgomp itself does with the memory of its tasks is not looked at, either. */
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void) { return "called_from_lib:libgomp.so.1\n"; }
+
 void __tsan_acquire(void *at);
 void __tsan_release(void *at);
 void __real_GOMP_parallel(void (*fn)(void *), void *data, unsigned n, unsigned flags);

@@ -336,7 +336,8 @@ static void test_no_room(void **state)
     assert_int_equal(ig_wwrite_open(&w, &spec, &why), IG_OK);
     setrlimit(RLIMIT_FSIZE, &limit);
     err = ig_wwrite_data(&w, data, DATA, &why);
-    if (err == IG_OK) err = ig_wwrite_finish(&w, &why); /* less than a huge page waits for the end */
+    if (err == IG_OK)
+        err = ig_wwrite_finish(&w, &why); /* less than a huge page waits for the end */
     setrlimit(RLIMIT_FSIZE, &old);
     assert_int_equal(err, IG_IO);
     snprintf(want, sizeof want,
@@ -346,7 +347,8 @@ static void test_no_room(void **state)
     assert_int_equal(files_in_folder(), before);
     /* An executable with weights takes the room of both. */
     assert_int_equal(stat("/proc/self/exe", &st), 0);
-    const unsigned long long all = (unsigned long long)(st.st_size + 4095) / 4096 * 4096 + 24576 + 32;
+    const unsigned long long all =
+        (unsigned long long)(st.st_size + 4095) / 4096 * 4096 + 24576 + 32;
     limit.rlim_cur = all - 1;
     spec.embed = 1;
     setrlimit(RLIMIT_FSIZE, &limit);
@@ -448,6 +450,31 @@ static void test_mapped(void **state)
     munmap(place, 3 * IG_WALIGN);
 }
 
+/* Once more beside it, wherever; both are watched. */
+static void test_mapped_plainly(void **state)
+{
+    struct ig_wfile f;
+    const unsigned char *at[2];
+    (void)state;
+    map_it(&f);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ig_wmap_plain(&f, &at[i], DATA, &why), IG_OK);
+        assert_memory_equal(at[i], data, DATA);
+        assert_int_equal(fcntl(f.fd, F_GETLEASE), F_RDLCK);
+    }
+    ig_wmap_close();
+    ig_wfile_close(&f);
+    for (int i = 0; i < 2; i++) munmap((void *)(uintptr_t)at[i], DATA);
+    munmap(place, 3 * IG_WALIGN);
+    const int writer = open(mapped_path, O_RDWR);
+    assert_true(writer >= 0);
+    assert_int_equal(ig_wfile_open(&f, mapped_path, LAYOUT, &why), IG_OK);
+    assert_int_equal(ig_wmap_plain(&f, &at[0], DATA, &why), IG_IO);
+    assert_non_null(strstr(why.text, "it is open for writing"));
+    ig_wfile_close(&f);
+    close(writer);
+}
+
 /* A file that somebody may still be writing is not mapped, and the memory stays as it was. */
 static void test_not_mapped_while_written(void **state)
 {
@@ -511,7 +538,7 @@ static void test_mapped_in_huge_pages(void **state)
 }
 
 /* What a process with the file mapped says and ends with when `harm` has come to it. */
-static void expect_end(void harm(void), int without_lease, const char *say)
+static void expect_end(void harm(void), int without_lease, int plain, const char *say)
 {
     int ready[2], said[2];
     char text[512] = "", c;
@@ -521,10 +548,12 @@ static void expect_end(void harm(void), int without_lease, const char *say)
         struct ig_wfile f;
         dup2(said[1], STDERR_FILENO);
         map_it(&f);
-        if (ig_wmap_open(&f, place, DATA, &why) != IG_OK) _exit(9);
+        const unsigned char *at = place;
+        if (plain && ig_wmap_plain(&f, &at, DATA, &why) != IG_OK) _exit(9);
+        if (!plain && ig_wmap_open(&f, place, DATA, &why) != IG_OK) _exit(9);
         if (without_lease) fcntl(f.fd, F_SETLEASE, F_UNLCK);
         if (write(ready[1], "", 1) != 1) _exit(9);
-        for (volatile unsigned char *p = place;;) c = (char)*p;
+        for (const volatile unsigned char *p = at;;) c = (char)*p;
     }
     assert_int_equal(read(ready[0], &c, 1), 1);
     harm();
@@ -545,23 +574,31 @@ static void cut(void) { assert_int_equal(truncate(mapped_path, 0), 0); }
 static void test_mapped_and_written(void **state)
 {
     (void)state;
-    expect_end(open_to_write, 0, "opened for writing while its weights are in use");
-    expect_end(cut, 0, "opened for writing while its weights are in use");
-    write_to(mapped_path, 0);
-    expect_end(cut, 1, "its weights cannot be read any more");
-    write_to(mapped_path, 0);
+    for (int plain = 0; plain < 2; plain++) {
+        expect_end(open_to_write, 0, plain, "opened for writing while its weights are in use");
+        expect_end(cut, 0, plain, "opened for writing while its weights are in use");
+        write_to(mapped_path, 0);
+        expect_end(cut, 1, plain, "its weights cannot be read any more");
+        write_to(mapped_path, 0);
+    }
 }
 
 int main(int argc, char **argv)
 {
     int found;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_truncated),  cmocka_unit_test(test_flipped),
-        cmocka_unit_test(test_lies),       cmocka_unit_test(test_damage_is_named),
-        cmocka_unit_test(test_abort),      cmocka_unit_test(test_bad_output),
-        cmocka_unit_test(test_no_room),    cmocka_unit_test(test_embedded),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_damage_is_named),
+        cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_bad_output),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_embedded),
         cmocka_unit_test_setup_teardown(test_mapped, map_fixture, map_gone),
+        cmocka_unit_test_setup_teardown(test_mapped_plainly, map_fixture, map_gone),
         cmocka_unit_test_setup_teardown(test_not_mapped_while_written, map_fixture, map_gone),
         cmocka_unit_test_setup_teardown(test_not_mapped_in_small_pages, map_fixture, map_gone),
         cmocka_unit_test_setup_teardown(test_mapped_in_huge_pages, map_fixture, map_gone),

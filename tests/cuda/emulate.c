@@ -128,6 +128,40 @@ void emu_mma(int *d, const unsigned *a, const unsigned *b, int c, int depth)
     emu_sync_warp();
 }
 
+static float bf16_of(const unsigned *words, int i)
+{
+    const unsigned w = words[i / 2];
+    return ig_bits(i % 2 ? w & 0xffff0000u : w << 16);
+}
+
+/* In the emulated unit the upper 8 columns come first, and the partial sum apart from d: another order than
+ * kernels.h's, so that nobody relies on it. */
+void emu_mma_bf16(float *d, const unsigned *a, const unsigned *b)
+{
+    const int lane = current & 31, warp = current & ~31;
+    memcpy(fragment_a[current], a, 4 * sizeof *a);
+    memcpy(fragment_b[current], b, 2 * sizeof *b);
+    emu_sync_warp();
+    for (int i = 0; i < 4; i++) {
+        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        float sum = 0.0f;
+        for (int k = 15; k >= 0; k--) {
+            const unsigned *wa = fragment_a[warp + row % 8 * 4 + k % 8 / 2], *wb = fragment_b[warp + column * 4 + k % 8 / 2];
+            sum += bf16_of(wa, (k / 8 * 2 + row / 8) * 2 + k % 2) * bf16_of(wb, k / 8 * 2 + k % 2);
+        }
+        d[i] += sum;
+    }
+    emu_sync_warp();
+}
+
+static unsigned bf16_bits(float f)
+{
+    const unsigned u = ig_f32_bits(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fff; /* NaN */
+    return (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+}
+unsigned ig_to_bf16(float lo, float hi) { return bf16_bits(lo) | bf16_bits(hi) << 16; }
+
 static void start(int i)
 {
     void **top = (void **)(void *)(stacks + (size_t)(i + 1) * STACK) - 2;

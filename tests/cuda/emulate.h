@@ -25,6 +25,8 @@ void emu_sync_warp(void);
 uint32_t emu_swap(uint32_t v, int mask);
 /* d = a * b + c of a warp, `depth` columns of a: a fragment's words are depth / 8 of a and depth / 16 of b. */
 void emu_mma(int *d, const unsigned *a, const unsigned *b, int c, int depth);
+/* d += a * b of BF16, 16 columns; like the device's, not in the order of kernels.h. */
+void emu_mma_bf16(float *d, const unsigned *a, const unsigned *b);
 unsigned emu_ballot(int v);
 
 #define EMU_CAT2(a, b) a##_rows##b
@@ -46,6 +48,9 @@ unsigned emu_ballot(int v);
 typedef struct {
     unsigned x, y, z, w;
 } ig_u4;
+typedef struct {
+    unsigned x, y;
+} ig_u2;
 typedef struct {
     float x, y;
 } ig_f2;
@@ -108,6 +113,8 @@ IG_FN void ig_fetch_mark(void) {}
 #define ig_fetched_but(n) ((void)(n))
 IG_FN void ig_mma32(int *d, const unsigned *a, const unsigned *b, int c) { emu_mma(d, a, b, c, 32); }
 IG_FN void ig_mma16(int *d, const unsigned *a, unsigned b, int c) { emu_mma(d, a, &b, c, 16); }
+IG_FN void ig_mma_bf16(float *d, const unsigned *a, const unsigned *b) { emu_mma_bf16(d, a, b); }
+unsigned ig_to_bf16(float lo, float hi);
 IG_FN unsigned ig_ballot(int v) { return emu_ballot(v); }
 IG_FN int ig_count(unsigned bits) { return __builtin_popcount(bits); }
 IG_FN void ig_after_previous(void) {}

@@ -115,22 +115,24 @@ function T.test_counters()
   json = lib.run(("%s info -m %s -o json"):format(engine, weights))
   lu.assertEquals(select(2, json:gsub('"stride_over_time": *%[', "")), 7)
 end
--- The page cache's own words would be a signal.
--- Cut after its first words of an answer and before the next question: loading would meet the cut first, and say so in
+-- Mapped experts are not checked, so the file shall not change while they are in use.
+-- Harmed after its first words of an answer and before the next question: loading would meet the harm first, and say so in
 -- words of its own.
-function T.test_page_cache_of_a_file_cut_short()
-  local folder = lib.tmp() .. "/cut"
+local function harmed(how)
+  local folder = lib.tmp() .. "/" .. how:match "%a+"
   local weights, source = folder .. "/cut.ingot", lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
   local out = lib.run(([[trap '' PIPE; mkdir FOLDER; cp %s FOLDER/cut.ingot; mkfifo FOLDER/questions
     %s chat -m FOLDER/cut.ingot -n 8 <FOLDER/questions >FOLDER/answers 2>FOLDER/err & pid=$!
     exec 9>FOLDER/questions; echo Hello. >&9
     until [ -s FOLDER/answers ] || ! kill -0 $pid; do sleep 0.01; done
-    truncate -s 4M FOLDER/cut.ingot; echo More. >&9; exec 9>&-; wait $pid; echo "exit $?"]]):gsub("FOLDER", folder)
-    :format(source, lib.engine("t-tier-mmap")))
+    %s FOLDER/cut.ingot; echo More. >&9; exec 9>&-; wait $pid; echo "exit $?"]]):gsub("FOLDER", folder)
+    :format(source, lib.engine("t-tier-mmap"), how))
   lu.assertEquals(out, "exit 1\n")
   lu.assertStrContains(lib.read(folder .. "/err"),
-    weights .. ": cannot read mapped experts: the file was cut short while in use")
+    weights .. ": opened for writing while its weights are in use; ended before they change")
 end
+function T.test_page_cache_of_a_file_cut_short() harmed "truncate -s 4M" end
+function T.test_page_cache_of_a_file_overwritten() harmed "printf garbage 1<>" end
 function T.test_page_cache() same("t-tier-mmap") end
 
 TestTier = T

@@ -4,6 +4,7 @@ local lu = require "luaunit"
 local lib = require "lib"
 local plan_background = require "gen.plan_background"
 local plan_cache = require "gen.plan_cache"
+local plan_device = require "gen.plan_device"
 
 local eq = lu.assertEquals
 local T = {}
@@ -99,6 +100,36 @@ function T.test_batch_is_weighed_against_slots()
   eq(lib.plan("tiny-mixtral", "4090", { "ctx=600" }).size.batch, 600)
 end
 
+function T.test_fast_products_are_asked_for()
+  local function fast(...)
+    local plan, problems = lib.plan("mixtral", "h200", { ... })
+    return plan and plan.device.gemm_fast, problems[1]
+  end
+  eq(fast("quant=bf16"), 0)
+  eq(fast("quant=bf16", "gemm=exact"), 0)
+  eq(fast("quant=bf16", "gemm=fast"), 1)
+  local none, why = fast("quant=q8_0", "gemm=fast")
+  eq({ none, why }, { nil, "--set: gemm: fast is for matrices in bf16, and this plan has none" })
+  local p, reasons = lib.plan("tiny-mixtral", "h200", { "quant=bf16" }), {}
+  p.model.n_ff = 200
+  plan_device.plan(p.model, p.hw, p.formats, p.size, p.mem, p.layout, { gemm = "fast" }, reasons)
+  eq(reasons, { "--set: gemm: fast wants rows of whole blocks of 32 values, got 200" })
+end
+
+function T.test_thresholds_of_a_batch()
+  local d = lib.plan("tiny-mixtral", "h200", { "gemm_rows=4096", "tile_rows=2" }).device
+  eq({ d.gemm_rows, d.tile_rows }, { 4096, 2 })
+  local assumed = lib.plan("tiny-mixtral", "h200").device
+  eq({ assumed.gemm_rows, assumed.tile_rows }, { 32, 32 })
+end
+
+-- Two blocks of attention's tiles fit a multiprocessor of an H200, one that of an A100 or of a 4090.
+function T.test_rows_of_a_thread_in_attention()
+  local tall = {}
+  for i, hw in ipairs { "h200", "a100", "4090" } do tall[i] = lib.plan("tiny-mixtral", hw).device.tile_tall end
+  eq(tall, { 8, 4, 4 })
+end
+
 function T.test_device_holds_everything_or_a_cache()
   local p = lib.plan("tiny-mixtral", "4090")
   local d = p.device
@@ -141,6 +172,12 @@ function T.test_device_has_an_encoder()
   local bytes = {}
   for _, r in ipairs(p.device.regions) do bytes[r.name] = r.bytes end
   eq({ bytes.INPUT, bytes.BIAS }, { (1 + 4 * 512) * 4, 2 * 12 * (2 * 512 + 64) * 4 })
+  -- A cache: sets are the decoder's; the encoder's layers need room to pass.
+  p = lib.plan("../tests/fixture/switch", "h200", { "vram_ways=4" })
+  eq({ p.cache.sets, p.cache.ways }, { 3, 4 })
+  local _, problems = lib.plan("../tests/fixture/switch", "h200", { "vram_ways=1" })
+  lu.assertStrContains(problems[1],
+    "vram: want slots of 720.0 KiB for two of the encoder's layers, got 216.0 KiB in 3 sets of 1")
 end
 
 function T.test_device_has_dense_models_whole()

@@ -191,7 +191,7 @@ function T.test_load_map_wants_everything_in_ram()
 end
 
 function T.test_vram_options_want_a_gpu()
-  for _, set in ipairs { "vram=1000000", "vram_ways=2" } do
+  for _, set in ipairs { "vram=1000000", "vram_ways=2", "gemm=fast", "gemm_rows=8", "tile_rows=8" } do
     local plan, problems = lib.plan("tiny-mixtral", "avx2-desktop", { set })
     lu.assertNil(plan)
     lu.assertStrContains(problems[1], "--set: " .. set:match("^[^=]+") .. ": want a profile with a GPU, got ")

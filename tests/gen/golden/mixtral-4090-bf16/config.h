@@ -61,8 +61,10 @@ enum {
     /* -- kernels of the device (gen/plan_device.lua) */
     IG_DEVICE_ROWS   = 8,
     IG_GEMM_ROWS     = 32, /* a batch of so many rows uses the matrix units, */
+    IG_GEMM_FAST     = 0, /* 1: those in BF16 too, with sums of their own */
     IG_TILE_LEAST    = 32, /* attention by tiles (0: none do) */
     IG_TILE_PAD      = 0,
+    IG_TILE_TALL     = 4, /* rows of a thread */
     IG_ATTN_HEADS    = 1,
     IG_ATTN_SLICE    = 32,
 
