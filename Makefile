@@ -65,7 +65,7 @@ KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
 PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
 ifeq ($(ON_DEVICE),1)
 # EMULATE=1: the device's kernels compiled as C and run by the CPU, for tests (tests/cuda/).
-PLAN_OBJ   += $(if $(EMULATE),$(addprefix $(OUT)/obj$(FLAVOR)/runtime/model/,device_step.o device_cache.o) \
+PLAN_OBJ   += $(if $(EMULATE),$(patsubst %.c,$(OUT)/obj$(FLAVOR)/%.o,$(filter runtime/model/%,$(DEVICE_SRC))) \
                 $(addprefix $(OUT)/obj$(FLAVOR)/tests/cuda/,device_emu.o emulate.o step1.o step$(DEVICE_ROWS).o),\
                 $(DEVICE_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o))
 endif

@@ -28,7 +28,7 @@ static int set_of(const struct ig_engine *e, const struct ig_layer *l)
     return l->ffn == IG_FFN_MOE && set < e->miss.sets ? set : -1;
 }
 
-static uint64_t slots_bytes(const struct ig_engine *e)
+uint64_t ig_cache_bytes(const struct ig_engine *e)
 {
     return (uint64_t)e->miss.sets * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
 }
@@ -120,78 +120,13 @@ enum ig_err ig_cache_size(struct ig_engine *e, const struct ig_open *o, struct i
         m->ways = IG_N_EXPERT_USED;
         m->sets = (int)(slots / IG_N_EXPERT_USED);
     }
-    e->vram = IG_VRAM_SLOTS_OFF + slots_bytes(e);
+    e->vram = IG_VRAM_SLOTS_OFF + ig_cache_bytes(e);
     ig_downgrade_add(e,
                      "device memory: %llu MiB of the planned %llu by --vram: %d sets of %d slots, "
                      "planned %d of %d",
                      (unsigned long long)e->vram >> 20, (unsigned long long)IG_VRAM_BYTES >> 20,
                      m->sets, m->ways, IG_XC_SETS, IG_XC_WAYS);
     return IG_OK;
-}
-
-/* Experts that the link and the CPU are timed with: enough to be above their start, few enough to
- * be quick. */
-#define TIMED_BYTES (UINT64_C(64) << 20)
-enum { TIMED_LEAST = 2, TIMED_MOST = 32, ROUNDS = 3 };
-
-static int first_routed(void)
-{
-    int layer = 0;
-    while (ig_layers[layer].ffn != IG_FFN_MOE) layer++;
-    return layer;
-}
-
-/* n copies of an expert, queued. */
-static void copy_experts(struct ig_engine *e, const struct ig_layer *l, int reachable, int n)
-{
-    const uint64_t ways = slots_bytes(e) / l->expert_stride;
-    for (int i = 0; i < n; i++)
-        ig_device_copy(e->device,
-                       ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF +
-                           (uint64_t)i % ways * l->expert_stride,
-                       ig_data(e, l->expert_off + (uint64_t)(i % reachable) * l->expert_stride),
-                       l->expert_stride, 0);
-}
-static double until_copied(struct ig_engine *e, double from, int n)
-{
-    ig_device_filled(e->device, 0);
-    ig_device_wait(e->device);
-    return (ig_seconds() - from) / n;
-}
-static void least(double *best, double s)
-{
-    if (*best <= 0.0 || s < *best) *best = s;
-}
-
-/* How long an expert takes over the link and by the CPU, each alone and both at once. */
-static void measure(struct ig_engine *e)
-{
-    struct ig_miss *m = &e->miss;
-    const int layer = first_routed();
-    const struct ig_layer *l = &ig_layers[layer];
-    const uint64_t in_reach = m->reach / l->expert_stride, fit = TIMED_BYTES / l->expert_stride;
-    const int reachable = in_reach < l->n_expert ? (int)in_reach : (int)l->n_expert;
-    int n = fit < TIMED_LEAST ? TIMED_LEAST : fit > TIMED_MOST ? TIMED_MOST : (int)fit;
-    if (n > (int)l->n_expert) n = (int)l->n_expert;
-    for (int i = 0; i < 2; i++) m->link_s[i] = m->cpu_s[i] = 0.0;
-    for (int round = 0; round < ROUNDS; round++) {
-        const double from = ig_seconds();
-        if (reachable > 0) copy_experts(e, l, reachable, n);
-        if (reachable > 0) least(&m->link_s[0], until_copied(e, from, n));
-        if (m->cpu) least(&m->cpu_s[0], ig_miss_rehearse(e, layer, n));
-    }
-    m->link_s[1] = m->link_s[0];
-    m->cpu_s[1] = m->cpu_s[0];
-    if (!m->cpu || reachable == 0) return;
-    m->link_s[1] = m->cpu_s[1] = 0.0;
-    /* As many copies as take as long as the CPU's experts. */
-    const int copies = 1 + (int)(n * m->cpu_s[0] / m->link_s[0]);
-    for (int round = 0; round < ROUNDS; round++) {
-        const double from = ig_seconds();
-        copy_experts(e, l, reachable, copies);
-        least(&m->cpu_s[1], ig_miss_rehearse(e, layer, n));
-        least(&m->link_s[1], until_copied(e, from, copies));
-    }
 }
 
 static uint32_t counts_before[COUNTS + 1];
@@ -219,8 +154,8 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     struct ig_expert_stats s = { .active = 1 };
     read_counts(e, now);
     s.steps = now[COUNTS] - counts_before[COUNTS];
-    if (m->link_s[1] > 0.0) s.link_bw = expert / m->link_s[m->cpu];
-    if (m->cpu_s[1] > 0.0) s.cpu_bw = expert / m->cpu_s[1];
+    if (m->link.each[1] > 0.0) s.link_bw = expert / m->link.each[m->cpu];
+    if (m->by_cpu.each[1] > 0.0) s.cpu_bw = expert / m->by_cpu.each[1];
     for (int l = 0; l < IG_N_LAYER; l++) {
         uint32_t n[IG_N_XCOUNT];
         for (int i = 0; i < IG_N_XCOUNT; i++)
@@ -251,7 +186,8 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcac
     m->link_bw = o->link_bw;
     if (o->link_bw)
         ig_downgrade_add(e, "link: simulated, at most %.1f GB/s", 1e-9 * (double)o->link_bw);
-    measure(e);
+    ig_rate_measure(e);
+    ig_miss_plan(m);
     if (m->reach < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
                          100.0 * (double)m->reach / (double)experts);
@@ -267,7 +203,7 @@ void ig_cache_close(struct ig_engine *e)
 
 /* -- many rows: layers pass through the cache's memory */
 
-static uint64_t half_bytes(const struct ig_engine *e) { return slots_bytes(e) / 2 / 4096 * 4096; }
+static uint64_t half_bytes(const struct ig_engine *e) { return ig_cache_bytes(e) / 2 / 4096 * 4096; }
 
 static uint64_t layer_bytes(int layer)
 {

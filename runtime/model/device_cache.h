@@ -15,6 +15,11 @@ void ig_cache_close(struct ig_engine *e);
 /* The experts are in the arena: let the device read them there, see how fast, and fill what is the
  * same in all layers. */
 void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcache *c);
+/* Bytes of the slots in use. */
+uint64_t ig_cache_bytes(const struct ig_engine *e);
+/* How long an expert takes over the link and by the CPU, each alone and both at once, into e->miss
+ * (device_rate.c). */
+void ig_rate_measure(struct ig_engine *e);
 /* What differs by layer. */
 void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer);
 

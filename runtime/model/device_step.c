@@ -438,8 +438,7 @@ static void hand_over(const struct ig_engine *e, int row, int n)
 /* Threads answer what the device asks while the graph, or thread 0's launches, run. */
 static void answered_step(struct ig_engine *e, int looked_into)
 {
-    e->miss.step++;
-    ig_miss_split(&e->miss);
+    ig_miss_begin(&e->miss);
     if (looked_into) {
         args.logits = shared_seen->logits + (size_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE;
         run_step(e, STEP_embed, 1, 1);
@@ -461,6 +460,7 @@ static void answered_step(struct ig_engine *e, int looked_into)
         show_output(e);
     }
     ig_device_wait(e->device);
+    ig_miss_end(&e->miss, !looked_into);
 }
 
 /* A few rows, one after the other: their experts are in the cache more often than not. */

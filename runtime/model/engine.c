@@ -247,6 +247,13 @@ const char *ig_device_pinned_says(const struct ig_engine *e)
 #endif
     return (void)e, text;
 }
+const char *ig_misses_say(const struct ig_engine *e)
+{
+#if IG_XC
+    if (e->device) return ig_miss_says(&e->miss);
+#endif
+    return (void)e, "none";
+}
 int ig_calls(const struct ig_engine *e, struct ig_device_calls *c)
 {
 #if IG_DEVICE
