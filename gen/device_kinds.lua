@@ -52,7 +52,6 @@ function M.refusal(m)
       refuse("%s: want %s, got %s", field, show(values), tostring(v))
     end
   end
-  if m.n_expert == 0 then refuse("n_expert: want at least 1, got 0") end
   return only(bad, "gpu: the device's kernels do not know this model; a profile without a GPU has all that it needs")
 end
 

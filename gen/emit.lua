@@ -105,7 +105,8 @@ local function arithmetic(m)
   local function up(word) return word:upper() end
   return {
     norm = "IG_NORM_" .. up(m.norm), qk_norm = "IG_QK_NORM_" .. up(m.qk_norm), act = "IG_ACT_" .. up(m.act),
-    router = "IG_ROUTER_" .. up(m.router), route_norm = m.route_norm and 1 or 0,
+    router = "IG_ROUTER_" .. up(m.router), routed = m.n_expert > 0 and 1 or 0,
+    route_norm = m.route_norm and 1 or 0,
     shared_gate = m.shared_gate and 1 or 0, route_scale = c.f32(m.route_scale), jitter = c.f32(m.router_jitter),
     act_limit = c.f32(m.act_limit), qkv_clip = c.f32(m.qkv_clip), embd_scale = c.f32(m.embd_scale),
     residual_scale = c.f32(m.residual_scale), logit_scale = c.f32(m.logit_scale),
@@ -163,7 +164,7 @@ local function gpu_view(plan)
     bytes = c.u64(cache.bytes),
     vram_bytes = c.u64(device.bytes),
     usable = c.u64(device.usable), arch = c.str(gpu.arch),
-    regions = regions(device.regions), stride_rows = c.rows(plan.strides),
+    regions = regions(device.regions),
   }
 end
 

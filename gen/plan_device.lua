@@ -177,6 +177,15 @@ local function not_unified(device, opts)
     num.human(device.usable), num.human(need), num.human(device.mapped), num.human(device.bytes))
 end
 
+-- A model without experts has nothing that could stay outside.
+local function not_dense(m, device, opts)
+  if m.n_expert > 0 then return nil end
+  if opts.vram_ways then return "--set: vram_ways: want a model with experts, got a dense one" end
+  if device.bytes + device.mapped <= device.usable then return nil end
+  return ("vram: want at most %s, got %s: a model without experts is there as a whole"):format(
+    num.human(device.usable), num.human(device.bytes + device.mapped))
+end
+
 --- @param m       table  a checked model
 --- @param hw      table  a checked profile with a GPU
 --- @param formats table  of gen/formats.lua
@@ -194,7 +203,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
-  local beyond = not_unified(device, opts)
+  local beyond = not_unified(device, opts) or not_dense(m, device, opts)
   if beyond then
     reasons[#reasons + 1] = beyond
     return nil
@@ -206,7 +215,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     mem = { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes }
   end
   local cache, why = plan_cache.NONE, nil
-  if m.n_expert > 0 or device.cached then cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts) end
+  if m.n_expert > 0 then cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts) end
   if not cache then
     reasons[#reasons + 1] = why
     return nil

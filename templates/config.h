@@ -92,6 +92,7 @@ enum {
 #define IG_QK_NORM        ${a.qk_norm}
 #define IG_ACT            ${a.act}
 #define IG_ROUTER         ${a.router}
+#define IG_ROUTED         ${a.routed} /* 0: every layer is dense */
 #define IG_ROUTE_NORM     ${a.route_norm} /* weights of the chosen experts sum to 1 */
 #define IG_SHARED_GATE    ${a.shared_gate} /* a sigmoid scales the shared block */
 #define IG_Q_LORA         ${a.q_lora} /* widths of latent attention; 0: none */

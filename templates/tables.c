@@ -165,11 +165,3 @@ static const struct ${s.type} ${s.name}[] = {
 //@   end
 const struct ig_ptables ig_ptables = { ${tier.predict.tables} };
 //@ end
-//@ if gpu then
-
-const uint8_t ig_prefetch_stride[IG_N_LAYER] = {
-//@   for _, row in ipairs(gpu.stride_rows) do
-    $row
-//@   end
-};
-//@ end

@@ -65,10 +65,5 @@ extern const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT];
 extern const struct ig_ptables ig_ptables;
 //@   end
 //@ end
-//@ if gpu then
-
-/* Layers ahead of the compute layer that copies work on (gen/plan_prefetch.lua). */
-extern const uint8_t ig_prefetch_stride[IG_N_LAYER];
-//@ end
 
 #endif

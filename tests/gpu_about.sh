@@ -22,7 +22,7 @@ set_about() {
     unified | xc-mixtral | xc-stream) source=$(golden mixtral) vocab=512 tokens=${SHORT:-150} ;;
     xc-odd) source=--synth=7 vocab=37 tokens=${SHORT:-100} ;;
     xc-*) source=$(golden "${1#xc-}") vocab=512 tokens=${SHORT:-150} ;;
-    blocks-* | wide-*) source=--synth=7 vocab=64 tokens=${SHORT:-100} ;;
+    blocks-* | wide-* | dense-* | longrope | llama3) source=--synth=7 vocab=64 tokens=${SHORT:-100} ;;
     *) source=$(golden "$1") vocab=512 tokens=${SHORT:-150} ;;
     esac
 }

@@ -19,7 +19,7 @@ ENGINE_mixtral-bf16-gguf := tests/data/mixtral-bf16.gguf kv=f32
 ENGINE_demo              := tests/data/tiny-mixtral.gguf
 ENGINES := mixtral mixtral-swa mixtral-bf16-sharded mixtral-gguf mixtral-bf16-gguf demo
 # Families: a folder of goldens each, in tests/golden or beside the repository.
-GOLDENS := qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx gpt-oss \
+GOLDENS := llama-dense qwen3-moe qwen3-moe-bf16-sharded olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx gpt-oss \
            deepseek-v2 deepseek-v3 switch-transformer
 golden_of = $(firstword $(patsubst %/config.json,%,$(wildcard tests/golden/$1/config.json $(SHARED)/goldens/$1/config.json)))
 $(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call golden_of,$g) kv=f32)$(eval ENGINES += $g)))
@@ -99,14 +99,15 @@ HW_i8mm := hw/graviton3.lua
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
-WIDE        := wide-q4_0 wide-q5_1
+WIDE        := wide-q4_0 wide-q5_1 dense-q4_0
+DENSE       := dense-bf16 longrope llama3
 LATENT      := latent-q8_0 latent-q4_0 latent-kvq8 demo-kvq8
-GPU_GOLDENS := $(foreach g,mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx \
+GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx \
                gpt-oss deepseek-v2 deepseek-v3,$(if $(call golden_of,$g),$g))
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
 XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
-GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(BLOCKS:%=blocks-%) unified $(XC)
+GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(DENSE) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := tests/fixture/unified.lua
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
@@ -119,6 +120,9 @@ ENGINE_xc-deepseek-v3 := $(call golden_of,deepseek-v3) vram_ways=4
 ENGINE_xc-glm4-moe  := $(call golden_of,glm4-moe) vram_ways=4
 ENGINE_wide-q4_0 := tests/fixture/wide.lua quant=q4_0
 ENGINE_wide-q5_1 := tests/fixture/wide.lua quant=q5_1 quant.router=bf16
+# Every layer dense.
+ENGINE_dense-q4_0 := tests/fixture/dense.lua quant=q4_0
+ENGINE_dense-bf16 := tests/fixture/dense.lua
 ENGINE_odd-long := tests/fixture/odd.lua quant=q8_0 ctx=1152
 # All block formats in few engines: experts, attention, output, embedding.
 blocks = tests/fixture/blocks.lua quant=$1 quant.attn=$2 quant.output=$3 quant.embed=$4
@@ -196,7 +200,7 @@ gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is; LARGE with a
 # batch that goes to the matrix units and by tiles.
 LARGE    := $(WIDE) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
-EMULATED := $(LATENT) $(WIDE) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
+EMULATED := $(LATENT) $(WIDE) $(DENSE) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
 	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)

@@ -120,7 +120,7 @@ IG_FN struct item gemm_item(const struct ig_args *a, int *slot, size_t *row, int
     if (t < it.rows) {
         slot[t] = a->in ? ASIDE + it.first + t : route_slots(a)[it.first + t];
         row[t] = hidden ? hidden_block(slot[t])
-                        : (size_t)(a->in ? it.first + t : slot[t] / N_EXPERT_USED) * (N_EMBD / QB);
+                        : (size_t)(a->in ? it.first + t : slot[t] / RANKED) * (N_EMBD / QB);
     }
     __syncthreads();
     return it;

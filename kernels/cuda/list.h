@@ -16,6 +16,16 @@
 #else
 #define IG_TILE_KERNEL(X)
 #endif
+/* Where a layer has experts. */
+#if IG_ROUTED
+#define IG_ROUTE_KERNELS(X) \
+    X(gemm_router, IG_ROUTER_THREADS, 0) \
+    X(router, IG_PANEL_THREADS, 0) \
+    X(topk, IG_TOPK_THREADS, 0) \
+    X(group, IG_GROUP_THREADS, 0)
+#else
+#define IG_ROUTE_KERNELS(X)
+#endif
 /* What a row's attention has beside ig_attn: of latent attention; where K and V are stored before it. */
 #if IG_KV_LORA
 #define IG_LATENT_KERNELS(X) \
@@ -54,7 +64,7 @@
     X(gemm_out, IG_GEMM_THREADS, IG_GEMM_BYTES) \
     X(gemm_gate_up, IG_GEMM_THREADS, IG_GEMM_BYTES) \
     X(gemm_down, IG_GEMM_THREADS, IG_GEMM_BYTES) \
-    X(gemm_router, IG_ROUTER_THREADS, 0) \
+    IG_ROUTE_KERNELS(X) \
     X(embed, IG_ROW_THREADS, 0) \
     X(norm, IG_ROW_THREADS, 0) \
     X(qkv, IG_PANEL_THREADS, 0) \
@@ -63,9 +73,6 @@
     X(attn, ATTN_THREADS, ATTN_SHARED) \
     X(quantize, IG_ROW_THREADS, 0) \
     X(attn_out, IG_PANEL_THREADS, 0) \
-    X(router, IG_PANEL_THREADS, 0) \
-    X(topk, IG_TOPK_THREADS, 0) \
-    X(group, IG_GROUP_THREADS, 0) \
     X(gate_up, IG_GATE_UP_THREADS, 0) \
     X(down, IG_PANEL_THREADS, 0) \
     X(combine, IG_ROW_THREADS, 0) \

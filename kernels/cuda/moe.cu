@@ -12,10 +12,10 @@
 #include "place.h"
 
 enum {
-    RANKS = ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) : 1, /* experts at once */
+    RANKS = ROWS == 1 ? IG_DOWN_RANKS(RANKED) : 1, /* experts at once */
     WITH_ASIDE = N_FF_ASIDE > 0,
-    DOWN_THREADS = (RANKS + (ROWS == 1 && WITH_ASIDE)) * PANEL_THREADS,
-    DOWN_ROUNDS = DIV_UP(N_EXPERT_USED, RANKS),
+    DOWN_THREADS = (ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) + WITH_ASIDE : 1) * PANEL_THREADS,
+    DOWN_ROUNDS = DIV_UP(RANKED, RANKS),
     FLIGHT_GATE_UP = ROWS == 1 ? 40 : 20, /* words of weights in flight, as in linear.cu */
     FLIGHT_DOWN = ROWS == 1 ? 27 : 20
 };
@@ -95,7 +95,7 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
     if (ANY_FLOAT(FMT_DOWN)) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
 }
 
-#if ROWS == 1
+#if ROWS == 1 && N_EXPERT > 0
 
 /* A block's part of the down matrices of experts that come over the link, while ig_gate_up's other
  * blocks work. */
@@ -280,7 +280,7 @@ IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
     }
 }
 
-#else
+#elif ROWS > 1
 
 /* An item of the route: where its expert's rows are in the list of slots. */
 struct item {
@@ -291,6 +291,7 @@ IG_FN const int32_t *route_slots(const struct ig_args *a)
     return a->route + 1 + 3 * (N_ROW * N_EXPERT_USED / ROWS + N_EXPERT + 1);
 }
 
+#if N_EXPERT > 0
 IG_KERNEL(ig_topk, TOPK_THREADS, 4)
 {
     IG_SHARED struct routing r;
@@ -357,6 +358,8 @@ IG_KERNEL(ig_group, GROUP_THREADS, 1)
     }
 }
 
+#endif
+
 /* blockIdx.y is the item; threads t < ROWS read its slots and the rows they belong to.  rows 0:
  * there is no such item. */
 IG_FN struct item take_item(const struct ig_args *a, int *slot, int *token_row)
@@ -374,7 +377,7 @@ IG_FN struct item take_item(const struct ig_args *a, int *slot, int *token_row)
     }
     if (t < it.rows) {
         slot[t] = a->in ? ASIDE + it.first + t : route_slots(a)[it.first + t];
-        token_row[t] = a->in ? it.first + t : slot[t] / N_EXPERT_USED;
+        token_row[t] = a->in ? it.first + t : slot[t] / RANKED;
     }
     __syncthreads();
     return it;

@@ -12,6 +12,7 @@
 
 #include "route.h"
 
+#if N_EXPERT > 0
 enum {
     EMPTY_WAY = 1 << 16, /* beside a victim's number: it holds no expert */
     VICTIMS = 2 * N_EXPERT_USED, /* as many as a row can use, and as many that it may hit */
@@ -28,6 +29,7 @@ struct chosen {
     int at[N_EXPERT_USED];   /* a rank's way, -1: the CPU computes it */
     int fill[N_EXPERT_USED]; /* 1: the way is to be filled first */
 };
+#endif
 
 /* An expert of a row: its rank (-1: the CPU's), bytes from expert 0's matrices, and from their
  * address to that in host memory where they are to be fetched from (0: they are there). */
@@ -57,6 +59,8 @@ IG_FN void fill_panel(const unsigned char *to, int64_t shift, unsigned bytes)
             if (at + i * WIDE < bytes) *(ig_u4 *)((uintptr_t)to + at + i * WIDE) = v[i];
     }
 }
+
+#if N_EXPERT > 0
 
 /* Steps take turns with two copies of the tables: a step reads one and leaves the other. */
 IG_FN int table_of(const struct ig_args *a, int next)
@@ -141,5 +145,7 @@ IG_FN void choose_places(const struct ig_args *a, struct chosen *c, int threads,
     route(a, &c->r, 0, threads, weights, force);
     if (CACHED) place(a, c);
 }
+
+#endif
 
 #endif

@@ -8,6 +8,8 @@
 
 #include "row.h"
 
+#if N_EXPERT > 0
+
 enum {
     LOGITS = UP_TO(N_EXPERT, 16),
     CHOICE_APART = ROUTE_SIGMOID || N_ROUTE_GROUP > 1, /* what decides is not the scores */
@@ -181,6 +183,8 @@ IG_FN void route(const struct ig_args *a, struct routing *r, int row, int thread
     __syncthreads();
     if (force) forced(a, r, row);
 }
+
+#endif
 
 /* What the dense block's output of a normed row counts: one warp. */
 IG_FN void weigh_shared(const struct ig_args *a, const float *xn, int row)

@@ -39,6 +39,7 @@ IG_KERNEL(ig_embed, ROW_THREADS, 2)
     const int t = (int)blockIdx.x, i = (int)threadIdx.x, force = *a.host_force;
     const int id = a.host.token[t], fmt = FMT_OF(FMT_EMBD, a.embd.fmt);
     const unsigned char *p = a.embd.p + (size_t)(id / PR) * a.embd.stride;
+#if N_EXPERT > 0
     if (force) { /* all reads under way at once */
         enum { ALL = N_LAYER * N_EXPERT_USED, EACH = DIV_UP(ALL, ROW_THREADS), BUNCH = LEAST(EACH, 8) };
         const size_t at = (size_t)t * ALL;
@@ -60,6 +61,7 @@ IG_KERNEL(ig_embed, ROW_THREADS, 2)
             }
         }
     }
+#endif
     take_words(&a, t, force);
     for (int c = i; c < N_EMBD; c += ROW_THREADS)
         a.x[(size_t)t * N_EMBD + (size_t)c] = weight_at(p, fmt, id % PR, c) * EMBD_SCALE;

@@ -38,6 +38,7 @@ enum {
     FF_BLOCKS = DIV_UP(N_FF, 32), /* of 32 hidden values; the dense block's */
     ASIDE_BLOCKS = DIV_UP(N_FF_ASIDE, 32),
     ASIDE = N_ROW * N_EXPERT_USED, /* slots: row * k + rank; the dense block's, ASIDE + row */
+    RANKED = N_EXPERT_USED > 0 ? N_EXPERT_USED : 1, /* slots of a row, to divide by */
     O_DIM = KV_LORA ? N_HEAD * V_DIM : Q_DIM, /* what o reads */
     Q_STRIDE = UP_TO(Q_DIM, 16), /* floats from one row to the next */
     KV_STRIDE = UP_TO(KV_DIM, 16),

@@ -5,8 +5,11 @@
 #include "latent.cu"
 #include "place.cu"
 #include "moe.cu"
+#include "dense.cu"
 #if ROWS > 1
 #include "gemm.cu"
 #include "tile.cu"
+#if N_EXPERT > 0
 #include "router.cu"
+#endif
 #endif

@@ -354,6 +354,18 @@ function T.test_device_says_what_it_cannot()
   lu.assertStrContains(problems[1], "n_layer_enc: want 0, got 12")
 end
 
+function T.test_device_has_dense_models_whole()
+  local desc = "../tests/fixture/dense"
+  local p = lib.plan(desc, "h200")
+  eq({ p.device.cached, p.device.n_way, p.cache.slots }, { nil, 0, 0 })
+  lu.assertStrContains(table.concat(p.device.defines, " "), "N_EXPERT=0 N_EXPERT_USED=0")
+  local _, problems = lib.plan(desc, "h200", { "vram=1000000" })
+  lu.assertStrContains(problems[1],
+    "vram: want at most 976.6 KiB, got 17.1 MiB: a model without experts is there as a whole")
+  _, problems = lib.plan(desc, "h200", { "vram_ways=2" })
+  eq(problems[1], "--set: vram_ways: want a model with experts, got a dense one")
+end
+
 function T.test_device_has_latent_attention()
   local d = lib.plan("deepseek-v2-lite", "h200").device
   local text = table.concat(d.defines, " ")

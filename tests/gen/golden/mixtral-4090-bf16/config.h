@@ -77,6 +77,7 @@ enum {
 #define IG_QK_NORM        IG_QK_NORM_NONE
 #define IG_ACT            IG_ACT_SWIGLU
 #define IG_ROUTER         IG_ROUTER_SOFTMAX
+#define IG_ROUTED         1 /* 0: every layer is dense */
 #define IG_ROUTE_NORM     1 /* weights of the chosen experts sum to 1 */
 #define IG_SHARED_GATE    0 /* a sigmoid scales the shared block */
 #define IG_Q_LORA         0 /* widths of latent attention; 0: none */
