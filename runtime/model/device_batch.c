@@ -123,6 +123,12 @@ static void batch_layer(struct ig_engine *e, int layer, const unsigned char *pla
     ig_step.args.in = 0;
     run_batch(e, BATCH_norm, n, 1, 1);
     batch_attention(e, l, groups);
+#if IG_XC
+    if (ig_prefill_by_cpu(layer)) {
+        ig_prefill_layer(e, layer);
+        return;
+    }
+#endif
     ig_step.args.in = 1;
     run_batch(e, BATCH_norm, n, 1, 1);
 #if IG_ROUTED

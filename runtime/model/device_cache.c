@@ -188,6 +188,7 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcac
         ig_downgrade_add(e, "link: simulated, at most %.1f GB/s", 1e-9 * (double)o->link_bw);
     ig_rate_measure(e);
     ig_miss_plan(m);
+    ig_prefill_open(e);
     if (m->reach < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
                          100.0 * (double)m->reach / (double)experts);
@@ -217,33 +218,51 @@ int ig_stream_fits(const struct ig_engine *e)
         if (layer_bytes(i) > half_bytes(e)) return 0;
     return 1;
 }
-static unsigned char *half(const struct ig_engine *e, int layer)
+
+/* Layers that pass through, in order, and each layer's number among them, -1: none of them. */
+static int passing[IG_N_LAYER], turn[IG_N_LAYER], n_passing;
+
+static unsigned char *half(const struct ig_engine *e, int i)
 {
-    return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)(layer % 2) * half_bytes(e);
+    return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)(i % 2) * half_bytes(e);
 }
-static void upload(struct ig_engine *e, int layer)
+static void upload(struct ig_engine *e, int i)
 {
-    if (layer_bytes(layer) == 0) return;
-    ig_device_copy(e->device, half(e, layer), ig_data(e, ig_layers[layer].expert_off),
-                   layer_bytes(layer), layer % 2);
+    if (i >= n_passing) return;
+    ig_device_copy(e->device, half(e, i), ig_data(e, ig_layers[passing[i]].expert_off),
+                   layer_bytes(passing[i]), i % 2);
 }
 void ig_stream_begin(struct ig_engine *e)
 {
-    for (int i = 0; i < 2; i++) {
+    n_passing = 0;
+    for (int l = 0; l < IG_N_LAYER; l++) {
+        turn[l] = -1;
+        if (layer_bytes(l) == 0 || ig_prefill_by_cpu(l)) continue;
+        turn[l] = n_passing;
+        passing[n_passing++] = l;
+    }
+    for (int i = 0; i < 2 && i < n_passing; i++) {
         ig_device_free(e->device, i);
         upload(e, i);
     }
 }
-void ig_stream_end(struct ig_engine *e) { empty(e); /* the slots held layers */ }
+void ig_stream_end(struct ig_engine *e)
+{
+    if (n_passing == 0) return;
+    empty(e); /* the slots held layers */
+    ig_prefill_streamed();
+}
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer)
 {
-    ig_device_filled(e->device, layer % 2);
-    return half(e, layer);
+    if (turn[layer] < 0) return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF; /* unused */
+    ig_device_filled(e->device, turn[layer] % 2);
+    return half(e, turn[layer]);
 }
 void ig_stream_next(struct ig_engine *e, int layer)
 {
-    ig_device_free(e->device, layer % 2);
-    upload(e, layer + 2);
+    if (turn[layer] < 0) return;
+    ig_device_free(e->device, turn[layer] % 2);
+    upload(e, turn[layer] + 2);
 }
 
 #endif

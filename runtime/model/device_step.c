@@ -7,6 +7,7 @@
  * docs/ARCHITECTURE.md has the list.
  */
 #include "device_int.h"
+#include "machine.h"
 
 #include <omp.h>
 #include <string.h>
@@ -156,6 +157,7 @@ static void answered_step(struct ig_engine *e, int looked_into)
     }
     ig_device_wait(e->device);
     ig_miss_end(&e->miss, !looked_into);
+    if (!looked_into) ig_prefill_row(e, ig_seconds() - e->miss.began);
 }
 
 /* A few rows, one after the other: their experts are in the cache more often than not. */
@@ -182,7 +184,7 @@ static void row_by_row(struct ig_engine *e)
 void ig_step_forward(struct ig_engine *e)
 {
 #if IG_XC
-    if (e->batch->n < IG_STREAM_ROWS || !ig_stream_fits(e)) {
+    if (!ig_prefill_batch(e)) {
         row_by_row(e);
         return;
     }

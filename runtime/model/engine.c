@@ -3,6 +3,7 @@
 #include "arena.h"
 #include "cpus.h"
 #include "device.h"
+#include "device_cache.h"
 #include "device_step.h"
 #include "machine.h"
 #include "wmap.h"
@@ -251,6 +252,13 @@ const char *ig_misses_say(const struct ig_engine *e)
 {
 #if IG_XC
     if (e->device) return ig_miss_says(&e->miss);
+#endif
+    return (void)e, "none";
+}
+const char *ig_batches_say(const struct ig_engine *e)
+{
+#if IG_XC
+    if (e->device) return ig_prefill_says(e);
 #endif
     return (void)e, "none";
 }

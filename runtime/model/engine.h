@@ -83,6 +83,8 @@ const char *ig_device_link_says(struct ig_engine *e);
 const char *ig_device_pinned_says(const struct ig_engine *e);
 /* Who takes experts that a device's cache misses, and why; "none" without one. */
 const char *ig_misses_say(const struct ig_engine *e);
+/* Where a batch's experts are computed then. */
+const char *ig_batches_say(const struct ig_engine *e);
 /* Calls of the device so far (device.h); 0: there is none. */
 struct ig_device_calls;
 int ig_calls(const struct ig_engine *e, struct ig_device_calls *c);

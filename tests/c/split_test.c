@@ -174,5 +174,5 @@ int main(void)
         cmocka_unit_test(trial_order),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("split", tests, NULL, NULL);
 }
