@@ -173,6 +173,10 @@ gpu-engine-%:
 
 # A driver that is too old, one with other troubles, a program that takes the device's memory.
 TROUBLES := $(addprefix out/test/troubles/,libcuda.so.1 driver.so hog)
+# What takes a profiler's place (make RANGES=1).
+out/test/troubles/ranges.so: tests/cuda/ranges.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -O2 $(WARN) -shared -fPIC -isystem $(CUDA)/include -o $@ $<
 out/test/troubles/libcuda.so.1: TROUBLE := -shared -fPIC -DALONE
 out/test/troubles/driver.so: TROUBLE := -shared -fPIC
 out/test/troubles/libcuda.so.1 out/test/troubles/driver.so: tests/cuda/driver.c
@@ -204,6 +208,7 @@ EMULATED := $(LATENT) $(WIDE) $(DENSE) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(
 .PHONY: emulated
 emulated:
 	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
+	@if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then $(SUB) EMULATE=1 RANGES=1 gpu-engine-xc-stream out/test/troubles/ranges.so; fi
 	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
 
 .PHONY: setup-arm64 arm64 arm64-build $(ARM64_ENGINES)
@@ -252,6 +257,7 @@ test-list:
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
 	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \
 	   if [ -f $(CUDA)/include/nvrtc.h ]; then echo "tests/gpu.sh xc-mixtral"; fi; \
+	   if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then echo "tests/ranges.sh"; fi; \
 	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=7 SHORT=20 tests/gpu.sh $(EMULATED)"; \
 	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=64 SHORT=70 tests/gpu.sh $(LARGE)"; \
 	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \

@@ -3,6 +3,7 @@
  * From IG_GEMM_ROWS rows on matrices go to the matrix units, and attention goes by tiles.
  */
 #include "device_int.h"
+#include "range.h"
 
 #define X(name, threads, shared) BATCH_##name,
 enum { IG_BATCH_KERNELS(X) N_BATCH };
@@ -121,8 +122,10 @@ static void batch_layer(struct ig_engine *e, int layer, const unsigned char *pla
     ig_step_layer(e, layer);
     if (place) ig_step_experts(l, place);
     ig_step.args.in = 0;
+    ig_range_begin("attention", layer);
     run_batch(e, BATCH_norm, n, 1, 1);
     batch_attention(e, l, groups);
+    ig_range_end();
 #if IG_XC
     if (ig_prefill_by_cpu(layer)) {
         ig_prefill_layer(e, layer);
@@ -130,12 +133,14 @@ static void batch_layer(struct ig_engine *e, int layer, const unsigned char *pla
     }
 #endif
     ig_step.args.in = 1;
+    ig_range_begin("experts", layer);
     run_batch(e, BATCH_norm, n, 1, 1);
 #if IG_ROUTED
     if (ig_step.args.routed) batch_experts(e, l, groups);
 #endif
     if (ig_step.args.aside) batch_mlp(e, &l->dense_gate, &l->dense_down, 1);
     run_batch(e, BATCH_combine, n, 1, 1);
+    ig_range_end();
 }
 
 static void batch_output(struct ig_engine *e)

@@ -7,13 +7,14 @@
 #include "device.h"
 #include "device_step.h"
 #include "machine.h"
+#include "range.h"
 
 #include <string.h>
 
 #if IG_XC
 
 enum { COUNTS = IG_N_XCOUNT * IG_N_LAYER }; /* then the step */
-_Static_assert((COUNTS + 1 + IG_N_EXPERT_USED + 1) * 4 == IG_VRAM_COUNT_BYTES, "counters");
+_Static_assert((COUNTS + 1 + IG_N_EXPERT_USED + 2) * 4 == IG_VRAM_COUNT_BYTES, "counters");
 
 static int routed_before(int layer)
 {
@@ -47,7 +48,7 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer)
     c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_XCOUNT * layer;
     c->set = set < 0 ? 0 : (uint64_t)set * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
-    c->reach = set < 0 || e->miss.reach <= from ? 0 : e->miss.reach - from;
+    c->before = set < 0 ? UINT64_C(1) << 62 : from;
     c->link_ns =
         e->miss.link_bw ? (uint32_t)(1e9 * (double)l->expert_stride / (double)e->miss.link_bw) : 0;
     c->asked = ask->asked[layer];
@@ -171,15 +172,33 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     return s;
 }
 
+#define PINNED_FIRST (UINT64_C(1) << 30)
+static void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: said all */
+
+void ig_cache_pinned(struct ig_engine *e, int quiet)
+{
+    struct ig_miss *m = &e->miss;
+    if (m->reach == m->reach_want) return;
+    m->reach = ig_device_reached(e->device);
+    if (!progress) return;
+    const int over = quiet || !ig_device_reaching(e->device);
+    progress("pinning experts", over ? m->reach_want : m->reach, m->reach_want);
+    if (over) progress = NULL;
+}
+
 void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcache *c)
 {
     const uint64_t experts = IG_DATA_BYTES - IG_RESIDENT_BYTES;
     const uint64_t want =
         o->unpinned ? experts / 100 * (uint64_t)(100 - o->unpinned) / 4096 * 4096 : experts;
     struct ig_miss *m = &e->miss;
-    m->reach = want ? ig_device_reach(e->device, e->mem + IG_MEM_DATA_OFF + IG_RESIDENT_BYTES, want,
-                                      o->progress)
-                    : 0;
+    m->reach = m->reach_want = 0;
+    /* The first part now: the rates are measured with it; the rest beside what follows. */
+    if (want)
+        m->reach = ig_device_reach(e->device, e->mem + IG_MEM_DATA_OFF + IG_RESIDENT_BYTES, want,
+                                   o->settle ? want : PINNED_FIRST, o->progress);
+    if (m->reach > 0) m->reach_want = want;
+    progress = o->progress;
     m->share = o->link_share - 1;
     m->cpu = m->share != 100 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
     ig_device_slow(e->device, o->link_bw);
@@ -189,9 +208,11 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_xcac
     ig_rate_measure(e);
     ig_miss_plan(m);
     ig_prefill_open(e);
-    if (m->reach < experts)
+    /* What is refused later than now, ig_device_pinned_says says. */
+    const uint64_t in_the_end = ig_device_reaching(e->device) ? want : m->reach;
+    if (in_the_end < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
-                         100.0 * (double)m->reach / (double)experts);
+                         100.0 * (double)in_the_end / (double)experts);
     fill_args(e, c);
 }
 
@@ -229,8 +250,10 @@ static unsigned char *half(const struct ig_engine *e, int i)
 static void upload(struct ig_engine *e, int i)
 {
     if (i >= n_passing) return;
+    ig_range_begin("fill", passing[i]);
     ig_device_copy(e->device, half(e, i), ig_data(e, ig_layers[passing[i]].expert_off),
                    layer_bytes(passing[i]), i % 2);
+    ig_range_end();
 }
 void ig_stream_begin(struct ig_engine *e)
 {

@@ -20,6 +20,8 @@ uint64_t ig_cache_bytes(const struct ig_engine *e);
 /* How long an expert takes over the link and by the CPU, each alone and both at once, into e->miss
  * (device_rate.c). */
 void ig_rate_measure(struct ig_engine *e);
+/* A batch begins: how far pinning has come; the line about it goes before text does (quiet). */
+void ig_cache_pinned(struct ig_engine *e, int quiet);
 /* What differs by layer. */
 void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer);
 

@@ -8,6 +8,7 @@
 #include "device_int.h"
 #include "machine.h"
 #include "pick.h"
+#include "range.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -50,6 +51,7 @@ void ig_prefill_layer(struct ig_engine *e, int layer)
     const size_t n = (size_t)e->batch->n, x = (size_t)((const unsigned char *)a->x -
                                                       ig_device_mem(e->device));
     struct ig_why why;
+    ig_range_begin("experts by the CPU", layer);
     ig_device_get(e->device, e->x, a->x, n * IG_N_EMBD * sizeof *e->x);
     ig_device_wait(e->device);
     on_cpu(e, layer);
@@ -58,6 +60,7 @@ void ig_prefill_layer(struct ig_engine *e, int layer)
         err = ig_device_put(e->device, IG_VRAM_TOPK_OFF, IG_BUF(e, TOPK, void),
                             IG_VRAM_TOPK_BYTES, &why);
     if (err != IG_OK) ig_die("%s", why.text);
+    ig_range_end();
 }
 
 /* Rows that differ, so that they choose different experts. */
@@ -144,7 +147,6 @@ int ig_prefill_batch(struct ig_engine *e)
     const int n = e->batch->n, share = e->miss.share;
     if (n == 1 || (prefill.cost.link <= 0.0 && prefill.cost.each <= 0.0)) return 0;
     if (share < 0) return in_batch(n, prefill.by_cpu) < by_rows(n);
-    if (n < IG_STREAM_ROWS) return 0;
     /* --link: so many of the layers; where they do not pass through the slots, none. */
     if (prefill.cost.link <= 0.0 && share > 0) return 0;
     for (int i = 0; i < routed(); i++)

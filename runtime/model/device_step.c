@@ -8,6 +8,7 @@
  */
 #include "device_int.h"
 #include "machine.h"
+#include "range.h"
 
 #include <omp.h>
 #include <string.h>
@@ -134,6 +135,7 @@ static void hand_over(const struct ig_engine *e, int row, int n)
 /* Threads answer what the device asks while the graph, or thread 0's launches, run. */
 static void answered_step(struct ig_engine *e, int looked_into)
 {
+    ig_range_begin("decode step", e->batch->pos[ig_step.shown_row]);
     ig_miss_begin(&e->miss);
     if (looked_into) {
         ig_step.args.logits = ig_step.seen->logits + (size_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE;
@@ -158,6 +160,7 @@ static void answered_step(struct ig_engine *e, int looked_into)
     ig_device_wait(e->device);
     ig_miss_end(&e->miss, !looked_into);
     if (!looked_into) ig_prefill_row(e, ig_seconds() - e->miss.began);
+    ig_range_end();
 }
 
 /* A few rows, one after the other: their experts are in the cache more often than not. */
@@ -184,6 +187,7 @@ static void row_by_row(struct ig_engine *e)
 void ig_step_forward(struct ig_engine *e)
 {
 #if IG_XC
+    ig_cache_pinned(e, e->batch->n == 1);
     if (!ig_prefill_batch(e)) {
         row_by_row(e);
         return;
@@ -193,6 +197,7 @@ void ig_step_forward(struct ig_engine *e)
     memcpy(ig_step.shared->want, e->want_row, sizeof(int32_t) * (size_t)e->n_want);
     ig_step.args.n_want = e->n_want;
     ig_step.shown_row = 0;
+    ig_range_begin(e->batch->n > 1 ? "prefill" : "decode step", e->batch->pos[0]);
     if (e->batch->n > 1) {
         ig_batch_all(e);
     } else if (e->tap.hidden || e->tap.routed) {
@@ -202,6 +207,7 @@ void ig_step_forward(struct ig_engine *e)
         ig_device_replay(e->device);
     }
     ig_device_wait(e->device);
+    ig_range_end();
 }
 
 const float *ig_step_logits(void) { return ig_step.shared->logits; }

@@ -16,6 +16,7 @@ struct ig_open {
     int threads;         /* 0: as many as the plan and the machine allow */
     int n_ctx;           /* 0: the plan's */
     int verify;          /* check every block's checksum while loading */
+    int settle;          /* all that start-up may leave to the background is done before open returns */
     int unpinned;        /* per cent of the experts that a device shall not read in RAM */
     int link_share;      /* 1 + per cent of its cache's misses that take the link; 0: as measured */
     uint64_t vram;       /* most bytes of a device's memory to take; 0: the plan's */

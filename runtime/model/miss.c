@@ -5,6 +5,7 @@
 #include "state.h"
 #include "device.h"
 #include "machine.h"
+#include "range.h"
 
 #include <omp.h>
 #include <stdarg.h>
@@ -36,7 +37,8 @@ void ig_miss_plan(struct ig_miss *m)
 void ig_miss_begin(struct ig_miss *m)
 {
     m->step++;
-    memcpy(m->ask->split, m->split[m->trial.now], sizeof m->ask->split);
+    memcpy(m->ask->split, m->split[m->trial.now], sizeof m->split[0]);
+    m->ask->split[IG_N_EXPERT_USED + 1] = (int32_t)(m->reach / 4096);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
     m->ask->split[0] = m->share < 0;
     m->began = ig_seconds();
@@ -199,7 +201,9 @@ void ig_miss_answer(struct ig_worker *w, int layer)
     const struct asked q = { &ig_layers[layer], layer, asked[0], asked + 1,
                              asked + 1 + IG_N_EXPERT_USED };
     if (q.n == 0) return;
+    if (w->tid == 0) ig_range_begin("misses by the CPU", layer);
     answer(w, &q);
+    if (w->tid == 0) ig_range_end();
     if (w->tid == 0) __atomic_store_n(&m->ask->done[layer].step, m->step, __ATOMIC_RELEASE);
 }
 
