@@ -22,7 +22,9 @@ HOST   := $(shell uname -m)
 AR     := $(shell $(CC) -print-prog-name=ar)
 # Where the device engine's tools and libraries are, for plans whose weights lie in device memory.
 CUDA   ?= /usr/local/cuda
-FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(EMULATE),-emulated)$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)$(if $(RANGES),-ranges)
+# How objects are compiled; a program of an emulated device differs only in what is linked.
+OBJ_FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)$(if $(RANGES),-ranges)
+FLAVOR := $(if $(EMULATE),-emulated)$(OBJ_FLAVOR)
 
 # V=1 shows the commands.
 Q := $(if $(V),,@)
@@ -35,7 +37,8 @@ OUT    := out/$(ID)
 
 RUNTIME := $(addprefix runtime/,base text file cache device model cmd)
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Werror
-CFLAGS  = -std=c11 -D_GNU_SOURCE -O2 -g -fopenmp -ffp-contract=off -fno-math-errno $(WARN) \
+# Sanitized code is compiled for a test or two: -O1 takes less than it costs.
+CFLAGS  = -std=c11 -D_GNU_SOURCE $(if $(SAN),-O1,-O2) -g -fopenmp -ffp-contract=off -fno-math-errno $(WARN) \
           $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
           $(if $(RANGES),-DIG_RANGES -isystem $(CUDA)/include) $(if $(SAN)$(ASSERT),,-DNDEBUG) -MMD -MP -iquote kernels $(RUNTIME:%=-iquote %)
 # A sanitized program cannot be static; everything else is one file that needs nothing beside it.
@@ -60,15 +63,15 @@ AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
 ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512 amx
 ISA_aarch64 := neon quant_neon quant_i8mm
 KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%=kernels/cpu/%.c)
-COMMON     := out/common$(FLAVOR)
+COMMON     := out/common$(OBJ_FLAVOR)
 COMMON_OBJ := $(COMMON_SRC:%.c=$(COMMON)/%.o)
 KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
-PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o) $(OUT)/obj$(FLAVOR)/tables.o
+PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(OBJ_FLAVOR)/%.o) $(OUT)/obj$(OBJ_FLAVOR)/tables.o
 ifeq ($(ON_DEVICE),1)
 # EMULATE=1: the device's kernels compiled as C and run by the CPU, for tests (tests/cuda/).
-PLAN_OBJ   += $(if $(EMULATE),$(patsubst %.c,$(OUT)/obj$(FLAVOR)/%.o,$(filter runtime/model/%,$(DEVICE_SRC))) \
-                $(addprefix $(OUT)/obj$(FLAVOR)/tests/cuda/,device_emu.o emulate.o step1.o step$(DEVICE_ROWS).o),\
-                $(DEVICE_SRC:%.c=$(OUT)/obj$(FLAVOR)/%.o))
+PLAN_OBJ   += $(if $(EMULATE),$(patsubst %.c,$(OUT)/obj$(OBJ_FLAVOR)/%.o,$(filter runtime/model/%,$(DEVICE_SRC))) \
+                $(addprefix $(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/,device_emu.o emulate.o step1.o step$(DEVICE_ROWS).o),\
+                $(DEVICE_SRC:%.c=$(OUT)/obj$(OBJ_FLAVOR)/%.o))
 endif
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
@@ -160,12 +163,12 @@ $(OUT)/batch.cubin: ROWS := $(DEVICE_ROWS)
 $(OUT)/step.cubin $(OUT)/batch.cubin: $(CUDA_SRC) $(OUT)/build.mk $(TOOLS)/mkcubin
 	$(Q)$(TOOLS)/mkcubin -a $(DEVICE_ARCH) -Ikernels -Ikernels/cuda $(DEVICE_DEFS) -DROWS=$(ROWS) -o $@ kernels/cuda/step.cu
 cubins: $(OUT)/step.cubin $(OUT)/batch.cubin
-$(OUT)/obj$(FLAVOR)/runtime/device/device_image.o: $(OUT)/step.cubin $(OUT)/batch.cubin
-$(OUT)/obj$(FLAVOR)/runtime/device/device_image.o: CFLAGS += -Wa,-I$(OUT)
-$(OUT)/obj$(FLAVOR)/runtime/device/device.o: CFLAGS += -isystem $(CUDA)/include
-$(OUT)/obj$(FLAVOR)/tests/cuda/%.o: CFLAGS += -mavx2 -mfma -iquote kernels/cuda -iquote tests/cuda
-EMULATED_STEP := $(addprefix $(OUT)/obj$(FLAVOR)/tests/cuda/step,1.o $(DEVICE_ROWS).o)
-$(EMULATED_STEP): $(OUT)/obj$(FLAVOR)/tests/cuda/step%.o: $(CUDA_SRC) tests/cuda/emulate.h $(OUT)/build.mk
+$(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device_image.o: $(OUT)/step.cubin $(OUT)/batch.cubin
+$(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device_image.o: CFLAGS += -Wa,-I$(OUT)
+$(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device.o: CFLAGS += -isystem $(CUDA)/include
+$(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/%.o: CFLAGS += -mavx2 -mfma -iquote kernels/cuda -iquote tests/cuda
+EMULATED_STEP := $(addprefix $(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/step,1.o $(DEVICE_ROWS).o)
+$(EMULATED_STEP): $(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/step%.o: $(CUDA_SRC) tests/cuda/emulate.h $(OUT)/build.mk
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -include tests/cuda/emulate.h $(DEVICE_DEFS) -DROWS=$* -x c -c -o $@ kernels/cuda/step.cu
 
@@ -182,10 +185,10 @@ $(COMMON)/kernels/cpu/amx.o: CFLAGS += $(AMX_FLAGS)
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
-$(OUT)/obj$(FLAVOR)/tables.o: $(OUT)/tables.c
+$(OUT)/obj$(OBJ_FLAVOR)/tables.o: $(OUT)/tables.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
-$(OUT)/obj$(FLAVOR)/%.o: %.c $(OUT)/config.h
+$(OUT)/obj$(OBJ_FLAVOR)/%.o: %.c $(OUT)/config.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
 

@@ -24,14 +24,15 @@ local function slurp(path)
 end
 local function text_of(path) return path and (slurp(path) or "") end
 
--- Written only if changed, so that make rebuilds only what moved; renamed into place.
-local function write(path, text)
+-- Written only if changed, so that make rebuilds only what moved; renamed into place from `whose` own name.
+local function write(path, text, whose)
   if slurp(path) == text then return end
-  local file, err = io.open(path .. ".tmp", "wb")
+  local new = path .. "." .. whose .. ".tmp"
+  local file, err = io.open(new, "wb")
   local ok = file and file:write(text)
-  ok = file and file:close() and ok and os.rename(path .. ".tmp", path)
+  ok = file and file:close() and ok and os.rename(new, path)
   if not ok then
-    os.remove(path .. ".tmp")
+    os.remove(new)
     stop(1, "build.lua: ", path, ": want to write it, got: ", err or "a failed write", "\n")
   end
 end
@@ -48,11 +49,10 @@ end
 local function this_machine(request, out)
   local this, tool, src = root .. "hw/this.lua", make_folder(out) .. "/probe", root .. "tools/probe"
   if not request.probe and slurp(this) then return this end
-  local cc = quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool)
-  if os.execute(cc .. " " .. quoted(src .. ".c", src .. "_gpu.c", src .. "_hash.c", "-ldl")) then
+  if os.execute(quoted(os.getenv("CC") or "cc", "-O2", "-fopenmp", "-o", tool) .. " " .. quoted(src) .. "*.c -ldl") then
     local pipe = io.popen(quoted(tool, out))
     local profile = pipe:read("a")
-    if pipe:close() then write(this, profile) return this end
+    if pipe:close() then write(this, profile, "probe") return this end
   end
   stop(1, "build.lua: this: want tools/probe*.c to compile and measure, got a failure\n")
 end
@@ -110,8 +110,8 @@ local function main(request)
   if request.dump then return io.write(emit.dump(p, hash)) end
 
   local folder = make_folder(out .. "/" .. p.id)
-  for _, file in ipairs(emit.files(p, hash, templates)) do write(folder .. "/" .. file.name, file.text) end
-  write(out .. "/active.mk", emit.active(p))
+  for _, file in ipairs(emit.files(p, hash, templates)) do write(folder .. "/" .. file.name, file.text, p.id) end
+  write(out .. "/active.mk", emit.active(p), p.id)
   for _, note in ipairs(p.notes) do say("note: ", note, "\n") end
 end
 

@@ -2,9 +2,11 @@
 --
 -- Three kinds: numbers, words, lists of numbers.  A family's own keys state the numbers;
 -- how rotation is stretched is spelled the same for all (gen/rope.lua, gen/gguf_rope.lua).
+-- And what must not be stated otherwise, since it would be other arithmetic (a family's `only`).
 
 local gguf_rope = require "gen.gguf_rope"
 local plan_rope = require "gen.plan_rope"
+local schema = require "gen.schema"
 
 local M = {}
 
@@ -76,7 +78,34 @@ function M.numbers(family, m)
   if arch and m.rope_dim and not m.kv_lora and #keys_of(family.gguf.keys, "rope_dim", arch) == 0 then
     rows[#rows + 1] = { hf = {}, gguf = { arch .. "rope.dimension_count" }, value = m.rope_dim }
   end
+  if arch then -- as gen/gguf_model.lua compares them
+    rows[#rows + 1] = { hf = {}, gguf = { arch .. "vocab_size" }, value = m.n_vocab }
+    if not m.kv_lora then
+      rows[#rows + 1] = { hf = {}, gguf = { arch .. "attention.value_length" }, value = m.head_dim }
+    end
+  end
   if m.rope then rope_numbers(rows, m.rope, arch) end
+  return rows
+end
+
+--- @return table  rows { hf = { key }, gguf = key?, want = { values, as messages show them } }
+function M.only(family, m)
+  local rows, compared = {}, {}
+  for _, row in ipairs(M.numbers(family, m)) do
+    for _, key in ipairs(row.hf) do compared[key] = true end
+    for _, key in ipairs(row.gguf) do compared[key] = true end
+  end
+  local function add(rule, key, row)
+    if compared[key] then return end
+    row.want = {}
+    for i, v in ipairs(rule.values) do row.want[i] = schema.show(v) end
+    rows[#rows + 1] = row
+  end
+  for _, rule in ipairs(family.hf.only) do add(rule, rule.key, { hf = { rule.key } }) end
+  for _, rule in ipairs(family.gguf and family.gguf.only or {}) do
+    local key = family.gguf.arch .. "." .. rule.key
+    add(rule, key, { hf = {}, gguf = key })
+  end
   return rows
 end
 

@@ -8,9 +8,7 @@ local M = {}
 
 -- { field, the values that kernels/cuda/ has }
 M.KNOWN = {
-  { "act", { "swiglu", "swiglu_oai" } },
-  { "n_layer_enc", { 0 } },
-  { "n_rel_bucket", { 0 } },
+  { "act", { "swiglu", "swiglu_oai", "relu" } },
 }
 
 M.ANY = {
@@ -20,8 +18,7 @@ M.ANY = {
   "logit_scale", "attn_scale", "router", "route_norm", "route_scale", "route_bias", "router_jitter", "n_layer_dense",
   "n_ff_dense", "n_ff_shared", "shared_gate", "rope_dim", "rope",
   "n_route_group", "n_route_group_used", "route_group_top", "kv_lora", "q_lora", "nope_dim", "v_dim", "latent_eps",
-  -- of what KNOWN refuses
-  "sparse_step", "sparse_step_enc", "rel_distance", "start_token",
+  "n_layer_enc", "n_rel_bucket", "sparse_step", "sparse_step_enc", "rel_distance", "start_token",
 }
 
 local function listed(values, v)

@@ -24,15 +24,16 @@ local function fact_row(row, more)
   if #row.hf > 0 then parts[#parts + 1] = ".hf = " .. strings(row.hf) end
   if type(row.gguf) == "string" then parts[#parts + 1] = ".gguf = " .. c.str(row.gguf) end
   if type(row.gguf) == "table" and #row.gguf > 0 then parts[#parts + 1] = ".gguf = " .. strings(row.gguf) end
-  return ("{ %s, %s },"):format(table.concat(parts, ", "), table.concat(more, ", "))
+  table.move(more, 1, #more, #parts + 1, parts)
+  return ("{ %s },"):format(table.concat(parts, ", "))
 end
 
--- What pack compares: numbers, words, lists (whose values are an array each).
+-- What pack compares: numbers, words, lists (whose values are an array each), keys of `only`.
 --- @param m table   a checked model
---- @return table    { numbers, words, lists: initialisers; values: { i, n, rows }, the lists' arrays }
+--- @return table    { numbers, words, lists, only: initialisers; values: { i, n, rows }, the lists' arrays }
 function M.rows(m)
   local family = families.by_name[m.family]
-  local facts = { numbers = {}, words = {}, lists = {}, values = {} }
+  local facts = { numbers = {}, words = {}, lists = {}, only = {}, values = {} }
   for i, row in ipairs(checkpoint_facts.numbers(family, m)) do
     local more = { ".value = " .. c.f32(row.value) }
     if row.less then table.insert(more, 1, ".less = " .. c.str(row.less)) end
@@ -49,7 +50,11 @@ function M.rows(m)
     facts.lists[i] = fact_row(row, { n > 0 and (".value = list_%d"):format(i) or ".value = 0", (".n = %d"):format(n) })
     if n > 0 then facts.values[#facts.values + 1] = { i = i, n = n, rows = c.rows(floats(row.list)) } end
   end
+  for i, row in ipairs(checkpoint_facts.only(family, m)) do
+    facts.only[i] = fact_row(row, #row.want > 0 and { ".want = " .. strings(row.want) } or {})
+  end
   facts.n_number, facts.n_word, facts.n_list = #facts.numbers, #facts.words, #facts.lists
+  facts.n_only = #facts.only
   return facts
 end
 

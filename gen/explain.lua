@@ -103,6 +103,11 @@ local function describe_cache(plan, add)
     weighed[i] = ("%d x %d: %.1f"):format(g.sets, g.ways, 1000 * g.seconds)
   end
   add("           weighed (ms a token): %s%s", table.concat(weighed, ", "), #cache.weighed > 8 and ", ..." or "")
+  local batches = {}
+  for i, w in ipairs(plan.batches or {}) do batches[i] = ("%d: %.1f"):format(w.batch, 1000 * w.seconds) end
+  if #batches > 0 then
+    add("           batches weighed (rows: ms of a prompt's token and an answer's): %s", table.concat(batches, ", "))
+  end
   local b = plan.background
   if b then
     add("           with every miss computed by the CPU and copied in the background (arXiv 2512.16473): %d x %d, %.1f",

@@ -98,6 +98,7 @@ local function value(c, kind, field)
   if kind == types.ARRAY then return array(c, field) end
   if kind == types.STRING then return text_of(c, field) end
   local v = number(c, types.value[kind].pack, types.value[kind].bytes, field)
+  if kind == types.U64 and v < 0 then return v + 2.0 ^ 64 end -- Lua's integers end at 2^63
   if kind ~= types.BOOL then return v end
   if v > 1 then refuse(field, "a boolean of 0 or 1", ("%d"):format(v)) end
   return v == 1

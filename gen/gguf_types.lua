@@ -41,7 +41,7 @@ M.tensor = {
 -- For messages: what `fmt` above lists.
 M.SUPPORTED = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4"
 
-M.STRING, M.ARRAY, M.BOOL, M.U16, M.U32, M.I32 = 8, 9, 7, 2, 4, 5
+M.STRING, M.ARRAY, M.BOOL, M.U16, M.U32, M.I32, M.U64 = 8, 9, 7, 2, 4, 5, 10
 
 -- pack: how string.unpack reads one.
 M.value = {

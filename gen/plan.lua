@@ -4,6 +4,7 @@
 
 local formats_of = require "gen.formats"
 local plan_background = require "gen.plan_background"
+local plan_batch = require "gen.plan_batch"
 local plan_device = require "gen.plan_device"
 local plan_kernels = require "gen.plan_kernels"
 local plan_layout = require "gen.plan_layout"
@@ -40,7 +41,11 @@ function M.plan(input)
       reasons[#reasons + 1] = ("--set: %s: want a profile with a GPU, got %s"):format(name, input.hw_file)
     end
   end
-  plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons, trace)
+  local batch
+  if hw.gpu and not opts.batch then
+    batch, plan.batches = plan_batch.plan(m, hw, formats, plan.layout, opts, trace)
+  end
+  plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons, trace, batch)
   table.move(notes, 1, #notes, #plan.notes + 1, plan.notes)
   if plan.size and hw.gpu then
     plan.device, plan.cache = plan_device.plan(m, hw, formats, plan.size, plan.mem, plan.layout, opts, reasons)

@@ -96,6 +96,7 @@ function M.plan(m, hw, layout, mem, usable, opts)
     hit_rate = best.hit_rate, weighed = weighed, regions = fixed,
     bytes = best.sets * best.ways * slot,
   }
+  cache.stream_seconds = layers * m.n_expert * slot / gpu.link_bw -- all experts once, for a batch
   fixed[#fixed + 1] = { name = "SLOTS", off = at, bytes = cache.bytes }
   cache.vram_bytes = at + cache.bytes
   return cache

@@ -47,7 +47,7 @@ local function slice(m, hw, kv)
 end
 
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
-                           "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL" }
+                           "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL", "ENC", "BIAS" }
 
 M.COUNTS = 7 -- of a layer: enum ig_xcount of kernels/cuda/args.h
 
@@ -81,6 +81,7 @@ local function buffers(m, size, mem, layout, device)
     { "ROUTE",   (1 + 3 * (picked // M.ROWS + m.n_expert + 1) + picked) * 4 },
     { "Y",       (picked + (plan_mem.aside(m) > 0 and rows or 0)) * m.n_embd * F32 },
     { "FORCED",  (1 + 2 * picked * m.n_layer) * 4 },
+    { "INPUT",   m.n_layer_enc > 0 and (1 + 4 * size.ctx) * 4 or 0 },
   }
   table.move(own, 1, #own, #list + 1, list)
   if not device.cached then return list end
@@ -113,7 +114,7 @@ end
 -- The model's arithmetic: a switch is on where a field has a value; the fields that are numbers.
 local SWITCHES = {
   { "NORM_LAYER", "norm", "layer" }, { "QK_NORM_HEAD", "qk_norm", "head" }, { "QK_NORM_FULL", "qk_norm", "full" },
-  { "ACT_OAI", "act", "swiglu_oai" }, { "ROUTE_SIGMOID", "router", "sigmoid" },
+  { "ACT_OAI", "act", "swiglu_oai" }, { "ACT_RELU", "act", "relu" }, { "ROUTE_SIGMOID", "router", "sigmoid" },
   { "ROUTE_SPARSEMIXER", "router", "sparsemixer" }, { "ROUTE_NORM", "route_norm", true },
   { "SHARED_GATE", "shared_gate", true },
 }
@@ -131,14 +132,16 @@ local function defines(m, formats, size, mem, device)
     { "TILE_PAD", device.tile_pad }, { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
     { "N_LAYER", m.n_layer }, { "ROPE_DIM", m.rope_dim }, { "N_FF_ASIDE", plan_mem.aside(m) },
     { "FMT_EMBD", format_set(formats, { "token_embd" }) },
-    { "FMT_QKV", format_set(formats, m.q_lora > 0 and m.kv_lora and { "q_a", "kv_a" } or { "q", "k", "v", "kv_a" }) },
+    { "FMT_QKV", format_set(formats, m.q_lora > 0 and m.kv_lora and { "q_a", "kv_a" }
+      or { "q", "k", "v", "kv_a", "cross_q", "cross_k", "cross_v" }) },
     { "KV_LORA", m.kv_lora or 0 }, { "Q_LORA", m.kv_lora and m.q_lora or 0 },
     { "NOPE_DIM", m.nope_dim or 0 }, { "V_DIM", m.v_dim or 0 },
     { "FMT_Q_B", m.q_lora > 0 and format_set(formats, { "q" }) or 0 },
     { "FMT_K_B", format_set(formats, { "k_b" }) }, { "FMT_V_B", format_set(formats, { "v_b" }) },
     { "N_ROUTE_GROUP", m.n_route_group }, { "N_ROUTE_GROUP_USED", m.n_route_group_used },
     { "ROUTE_GROUP_TOP", m.route_group_top },
-    { "FMT_O", format_set(formats, { "o" }) },
+    { "FMT_O", format_set(formats, { "o", "cross_o" }) },
+    { "N_LAYER_ENC", m.n_layer_enc }, { "N_REL_BUCKET", m.n_rel_bucket }, { "N_CTX", size.ctx },
     { "FMT_ROUTER", format_set(formats, { "router" }) },
     { "FMT_GATE_UP", format_set(formats, { "gate", "up", "dense_gate", "dense_up" }) },
     { "FMT_DOWN", format_set(formats, { "down", "dense_down" }) },

@@ -71,11 +71,16 @@ function M.spare_bytes(m, size)
     ahead and m.n_embd * F32 + quant.xq_bytes(m.n_embd) or 0)
 end
 
--- Scratch of one thread: gate and up of a batch's rows and their row list, two
+-- A single row's normed values and their int8 blocks, of which each thread has its own.
+local function own_bytes(m)
+  return num.align_up(m.n_embd * F32 + quant.xq_bytes(num.align_up(m.n_embd, quant.BLOCK)), 64)
+end
+
+-- Scratch of one thread: a row of its own, gate and up of a batch's rows and their row list, two
 -- running softmax states, and the spare room above.
 local function thread_bytes(m, size)
   local rows = slots(m, size)
-  local bytes = rows * quant.PANEL_ROWS * F32 * 2 + rows * 8
+  local bytes = own_bytes(m) + rows * quant.PANEL_ROWS * F32 * 2 + rows * 8
     + 2 * M.attn_group(m) * (m.head_dim + 2) * F32 + M.spare_bytes(m, size)
   return num.align_up(bytes, M.ALIGN)
 end
@@ -183,6 +188,7 @@ function M.plan(m, formats, layout, size)
   local mem = M.counts(size.ctx)
   mem.n_seq, mem.span_blocks, mem.part_row = M.N_SEQ, M.SPAN_BLOCKS, M.PART_ROW
   mem.thread_bytes, mem.attn_group = thread_bytes(m, size), M.attn_group(m)
+  mem.own_bytes = own_bytes(m)
   mem.spare_bytes, mem.kv_part_bytes = M.spare_bytes(m, size), M.kv_part_bytes(m, size.kv)
   mem.regions = {}
   local at = 0

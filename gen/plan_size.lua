@@ -18,26 +18,12 @@ M.CTX_LEAST = 512   -- a default never shrinks below this
 M.CTX_STEP = 64     -- one KV block
 M.BATCH = 256       -- enough rows that prefill is bound by arithmetic
 M.LOGIT_ROWS = 32
--- On a device a batch that streams its layers takes what the link needs for all experts: the more
--- rows the better, as long as their buffers are a small part of its memory.
-M.DEVICE_BATCHES = { 2048, 1024, 512 }
-M.DEVICE_WORK = 1 / 16
-
 M.MLP = { "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }
 
--- The default batch on a device; that of a CPU is the least.
-local function device_batch(m, hw, formats, ctx, opts)
-  local vram = math.min(hw.gpu.vram - hw.gpu.vram_reserve, opts.vram or math.huge)
-  for _, batch in ipairs(M.DEVICE_BATCHES) do
-    if plan_mem.row_bytes(m, formats) * batch <= vram * M.DEVICE_WORK then return math.min(batch, ctx) end
-  end
-  return math.min(M.BATCH, ctx)
-end
-
---- The sizes before RAM is looked at.
-function M.wanted(m, hw, formats, opts)
+-- The sizes before RAM is looked at.
+local function wanted_of(m, hw, formats, opts, batch)
   local ctx = opts.ctx or math.min(m.n_ctx_train, M.CTX)
-  local batch = opts.batch or (hw.gpu and device_batch(m, hw, formats, ctx, opts)) or math.min(M.BATCH, ctx)
+  batch = opts.batch or math.min(batch or M.BATCH, ctx)
   local expert_f32 = formats_of.used(formats, M.MLP) == "f32"
   return {
     ctx = ctx,
@@ -167,9 +153,10 @@ local function choose_load(hw, opts, size, problems)
   size.load_map = can and opts.load ~= "copy" and 1 or 0
 end
 
+--- @param batch integer?  rows of a batch where none were asked for (gen/plan_batch.lua)
 --- @return table? size, table? mem, table notes   (no size: `problems` says why)
-function M.plan(m, hw, formats, layout, opts, problems, trace)
-  local size, notes = M.wanted(m, hw, formats, opts), {}
+function M.plan(m, hw, formats, layout, opts, problems, trace, batch)
+  local size, notes = wanted_of(m, hw, formats, opts, batch), {}
   local before = #problems
   check_options(m, size, problems)
   if #problems > before then return nil, nil, notes end

@@ -83,16 +83,17 @@ struct ig_attn {
     float *o; /* [g][hd] sum of exp(score - m) * V, 0 at first */
 };
 
-/* A KV block holds 64 positions of one KV head: K, then V of the same size, IG_KV_BLOCK standard
- * rows of hd.  F32, F16: K [hd][64] (transposed inside the block), V [64][hd].
+/* A KV block holds 64 positions of one KV head: K, then V of the same size, as much as IG_KV_BLOCK
+ * standard rows of hd.  F32, F16: K [hd][64] (transposed inside the block), V [64][hd].
  * Q8_0 (hd a multiple of 32): K is four panels of 16 positions (kernels/panel.h), V is
- * struct ig_kv_q8_0 [64][hd / 32].  An element is d * q, d as f16: d = max|x| of the 32, over 127,
- * rounded to f16; q = x * (1 / d), rounded to nearest even and kept in [-127, 127]; all 0 when d is
- * 0.  So an element is within max|x| / 253 + 4e-6 of x.  If one of the 32 is infinite or NaN, or d
- * is beyond f16, d is NaN and the codes are 0. */
-struct ig_kv_q8_0 {
-    uint16_t d;
-    int8_t q[IG_QBLOCK];
+ * struct ig_kv_values [hd / 32], in which products of bytes add over positions.  An element is d *
+ * q, d as f16: d = max|x| of the 32, over 127, rounded to f16; q = x * (1 / d), rounded to nearest
+ * even and kept in [-127, 127]; all 0 when d is 0.  So an element is within max|x| / 253 + 4e-6 of
+ * x.  If one of the 32 is infinite or NaN, or d is beyond f16, d is NaN and the codes are 0.  d is
+ * never negative or infinite. */
+struct ig_kv_values { /* 32 dimensions of 64 positions: element d of position j */
+    uint16_t d[IG_KV_BLOCK];
+    int8_t q[IG_KV_BLOCK / 4][IG_QBLOCK][4]; /* [j / 4][d][j % 4] */
 };
 enum { IG_KV_TILE = 544 }; /* bytes of a Q8_0 panel's 32 columns */
 
@@ -102,9 +103,17 @@ enum { IG_KV_TILE = 544 }; /* bytes of a Q8_0 panel's 32 columns */
  * head; raw = sum over d ascending, one fmaf chain; for Q8_0 what the panel gives (rules 2 and 3);
  * m' = max(m, scores) + 0; c = ig_expf(m - m'); p = ig_expf(score - m');
  * l = fmaf(l, c, sum16(p)), sum16 by rule 4 with position j in lane j % 16;
- * o = o * c, then o = fmaf(p_j, v_j, o) for j ascending.
- * Rows of K and biases outside [lo, hi) may be read, never used.  `next`: the K that will be read
- * in the next call, to be fetched meanwhile; any address that is mapped or not. */
+ * o = o * c, then o = fmaf(p_j, v_j, o) for j ascending.  For Q8_0 the products of 64 positions are
+ * an exact sum of integers, in any order: V's scale d_j goes into a weight of 15 bits,
+ *   P = ig_expf(the largest score of the block, found as m' is, - m'), 0 below 2^-80, NaN if a p_j
+ *   is; u = P > 0 ? IG_KV_WEIGHT / P : 0; D = the largest d_j of 32 dimensions, from 0 on, NaN if
+ *   one is not finite (then o is NaN); r = D > 0 ? 1 / D : 0;
+ *   w_j = (p_j * u) times (d_j * r), rounded once, to the nearest integer or the even one;
+ *   o = fmaf((float)(sum of w_j q_j), P * (1 / IG_KV_WEIGHT) * D, o * c).
+ * So a weight is within 2^-16 of the largest one of its block.
+ * Rows of K and biases outside [lo, hi) may be read, never used.  `next`: the K, with its V behind
+ * it, that will be read in the next call, to be fetched meanwhile: k, or any address that is mapped
+ * or not. */
 typedef void ig_attn_fn(struct ig_attn *st, const void *q, const void *k, const void *v,
                         const void *next, int hd, int g, int lo, int hi, float scale,
                         const float *bias, int step);

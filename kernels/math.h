@@ -94,6 +94,17 @@ static inline uint16_t ig_fp16_from_f32(float x)
     return (uint16_t)(sign | ((even - 0x38000000u) >> 13));
 }
 
+/* kernels.h, V in the Q8_0 cache: the largest weight, both of whose bytes are below 128 when they
+ * are signed; and a weight from its two factors. */
+#define IG_KV_WEIGHT 32512.0f
+/* P of kernels.h: 0 where its products with scales could be denormal, which takes a machine long.
+ */
+static inline float ig_kv_peak(float p) { return p < 0x1p-80f ? 0.0f : p; }
+static inline int ig_kv_weight(float p, float d)
+{
+    return (int)(ig_f32_bits(fmaf(p, d, IG_ROUND)) & 0xffffu);
+}
+
 static inline float ig_bf16_to_f32(uint16_t h) { return ig_bits_f32((uint32_t)h << 16); }
 
 static inline uint16_t ig_bf16_from_f32(float x)

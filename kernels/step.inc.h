@@ -41,9 +41,13 @@ static void STEP(store_f16)(void *block, const float *k, const float *v, int hd,
 }
 
 /* 32 values as the Q8_0 cache holds them, kernels.h. */
-static struct ig_kv_q8_0 STEP(kv_block)(const float *x)
+struct STEP(kv_codes) {
+    uint16_t d;
+    int8_t q[IG_QBLOCK];
+};
+static struct STEP(kv_codes) STEP(kv_codes)(const float *x)
 {
-    struct ig_kv_q8_0 b = { .d = 0x7e00 };
+    struct STEP(kv_codes) b = { .d = 0x7e00 };
     float most = 0.0f, bad = 0.0f;
     for (int i = 0; i < IG_QBLOCK; i++) {
         most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
@@ -66,14 +70,15 @@ static void STEP(store_q8_0)(void *block, const float *k, const float *v, int hd
 {
     const int blocks = hd / IG_QBLOCK, row = pos % IG_PANEL_ROWS;
     uint8_t *tile = (uint8_t *)block + (size_t)(pos / IG_PANEL_ROWS * blocks) * IG_KV_TILE;
-    struct ig_kv_q8_0 *to =
-        (struct ig_kv_q8_0 *)block + (size_t)(IG_KV_BLOCK + pos) * (size_t)blocks;
-    for (int b = 0; b < blocks; b++, tile += IG_KV_TILE) {
-        const struct ig_kv_q8_0 kb = STEP(kv_block)(k + b * IG_QBLOCK);
+    struct ig_kv_values *to = (struct ig_kv_values *)block + blocks; /* K has the same size */
+    for (int b = 0; b < blocks; b++, tile += IG_KV_TILE, to++) {
+        const struct STEP(kv_codes) kb = STEP(kv_codes)(k + b * IG_QBLOCK);
+        const struct STEP(kv_codes) vb = STEP(kv_codes)(v + b * IG_QBLOCK);
         memcpy(tile + 2 * row, &kb.d, sizeof kb.d);
         for (int i = 0; i < IG_QBLOCK; i++)
             tile[32 + i / 4 * 64 + 4 * row + i % 4] = (uint8_t)(kb.q[i] + 128);
-        to[b] = STEP(kv_block)(v + b * IG_QBLOCK);
+        to->d[pos] = vb.d;
+        for (int i = 0; i < IG_QBLOCK; i++) to->q[pos / 4][i][pos % 4] = vb.q[i];
     }
 }
 

@@ -153,6 +153,7 @@ enum {
 /* The arena (gen/plan_mem.lua). */
 #define IG_MEM_BYTES    $mem_bytes
 #define IG_THREAD_BYTES $thread_bytes
+#define IG_OWN_BYTES    $own_bytes
 #define IG_SPARE_BYTES  $spare_bytes
 #define IG_KV_PART_BYTES $kv_part_bytes /* K, or V, of one KV head in a block */
 //@ for _, r in ipairs(regions) do

@@ -107,6 +107,12 @@ const struct ig_list ig_lists[] = {
 //@ end
     { .n = 0 },
 };
+const int ig_n_only = ${facts.n_only};
+const struct ig_only ig_only[] = {
+//@ for _, only in ipairs(facts.only) do
+    $only
+//@ end
+};
 
 const int ig_n_regions = $n_region;
 const struct ig_region ig_regions[$n_region] = {

@@ -37,10 +37,11 @@ extern const uint16_t ig_rel_bucket[2][IG_REL_DISTANCE + 1];
 extern const struct ig_source ig_sources[IG_N_ROLE];
 
 /* What the model's checkpoints state of it (gen/checkpoint_facts.lua); the list of lists ends with an empty one. */
-extern const int ig_n_facts, ig_n_words, ig_n_lists;
+extern const int ig_n_facts, ig_n_words, ig_n_lists, ig_n_only;
 extern const struct ig_fact ig_facts[];
 extern const struct ig_word ig_words[];
 extern const struct ig_list ig_lists[];
+extern const struct ig_only ig_only[];
 
 /* The arena's buffers that are in use, in order. */
 extern const int ig_n_regions;

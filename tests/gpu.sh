@@ -29,7 +29,8 @@ compare() { # name, binary, weights, options
     what=$1 binary=$2 weights=$3
     shift 3
     rm -f "$tmp/got"
-    $run "$binary" eval -m "$weights" --tokens "$(cat "$tmp/ids")" --greedy "$greedy" "$@" --dump "$tmp/got" >"$tmp/out" 2>&1
+    # shellcheck disable=SC2046
+    $run "$binary" eval -m "$weights" $(cat "$tmp/ids") --greedy "$greedy" "$@" --dump "$tmp/got" >"$tmp/out" 2>&1
     code=$?
     wrong=
     [ $code -eq 0 ] || wrong="exit code $code: $(tail -15 "$tmp/out")"
@@ -150,8 +151,9 @@ for name in "$@"; do
     case $on in
     CPU | '') report "$name: runs on a device" "it runs on the CPU: $(cat "$tmp/err")"; rm -f "$tmp/$name.ingot"; continue ;;
     esac
-    ids "$tokens" "$vocab" >"$tmp/ids"
-    cpu "$bin" eval -m "$w" --tokens "$(cat "$tmp/ids")" --greedy "$greedy" --dump "$tmp/want" >"$tmp/text" 2>"$tmp/err" ||
+    prompt >"$tmp/ids"
+    # shellcheck disable=SC2046
+    cpu "$bin" eval -m "$w" $(cat "$tmp/ids") --greedy "$greedy" --dump "$tmp/want" >"$tmp/text" 2>"$tmp/err" ||
         report "$name: CPU" "$(cat "$tmp/err")"
     if [ -f "$root/$name/want.sha256" ] && [ -z "${SANITIZED:-}" ]; then
         report "$name: this CPU's bits are the other machine's" \

@@ -10,8 +10,10 @@ golden() { # where the checkpoint of that name is, if it is
     done
     echo "tests/golden/$1"
 }
-# source: a checkpoint, or --synth for random weights; vocab; tokens: of the prompt
+# source: a checkpoint, or --synth for random weights; vocab; tokens: of the prompt; decoder: how
+# many the decoder beside an encoder starts with (0: there is none)
 set_about() {
+    decoder=0
     case $1 in
     mixtral-bf16) source=$(golden mixtral-bf16-sharded) vocab=512 tokens=${SHORT:-150} ;;
     demo) source=tests/data/tiny-mixtral.gguf vocab=4096 tokens=${LONG:-1150} ;;
@@ -22,9 +24,16 @@ set_about() {
     unified | xc-mixtral | xc-stream) source=$(golden mixtral) vocab=512 tokens=${SHORT:-150} ;;
     xc-odd) source=--synth=7 vocab=37 tokens=${SHORT:-100} ;;
     xc-*) source=$(golden "${1#xc-}") vocab=512 tokens=${SHORT:-150} ;;
+    switch-transformer) source=$(golden "$1") vocab=512 tokens=${SHORT:-150} decoder=$((tokens - 7)) ;;
+    switch-*) source=--synth=7 vocab=100 tokens=${SHORT:-1100} decoder=$((tokens - 7)) ;;
     blocks-* | wide-* | dense-* | longrope | llama3) source=--synth=7 vocab=64 tokens=${SHORT:-100} ;;
     *) source=$(golden "$1") vocab=512 tokens=${SHORT:-150} ;;
     esac
+}
+# Of the engine that set_about named, what eval reads.
+prompt() {
+    echo "--tokens $(ids "$tokens" "$vocab")"
+    [ "$decoder" = 0 ] || echo "--decoder-tokens $(ids "$decoder" "$vocab")"
 }
 # A program as it is where no device is.
 cpu() { CUDA_VISIBLE_DEVICES='' INGOT_NO_DEVICE=1 "$@"; }

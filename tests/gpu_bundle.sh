@@ -22,8 +22,9 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
     . tests/gpu_about.sh
     set_about "$1"
     "$to/engine" pack "$source" -o "$to/weights.ingot" 2>"$tmp/log" || { cat "$tmp/log" >&2; exit 1; }
-    ids "$tokens" "$vocab" >"$tmp/ids"
-    cpu "$to/engine" eval -m "$to/weights.ingot" --tokens "$(cat "$tmp/ids")" --greedy "${GREEDY:-24}" --dump "$tmp/want" >"$tmp/log" 2>&1 ||
+    prompt >"$tmp/ids"
+    # shellcheck disable=SC2046
+    cpu "$to/engine" eval -m "$to/weights.ingot" $(cat "$tmp/ids") --greedy "${GREEDY:-24}" --dump "$tmp/want" >"$tmp/log" 2>&1 ||
         { cat "$tmp/log" >&2; exit 1; }
     sha256sum <"$tmp/want" >"$to/want.sha256"
     echo "$1" >>"$tmp/names"

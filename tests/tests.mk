@@ -27,7 +27,7 @@ $(foreach g,$(GOLDENS),$(if $(call golden_of,$g),$(eval ENGINE_$g := $(call gold
 GGUFS := llama-dense qwen3-moe olmoe qwen2-moe granitemoe glm4-moe dbrx gpt-oss deepseek-v2 deepseek-v3 phimoe
 $(foreach g,$(GGUFS),$(if $(call golden_of,$g),$(eval ENGINE_$g-gguf := $(T)/gguf/$g.gguf kv=f32)$(eval ENGINES += $g-gguf)))
 $(GGUFS:%=engine-%-gguf): engine-%-gguf: $(T)/gguf/%.gguf
-$(T)/gguf/%.gguf: tests/e2e/make_gguf.lua
+$(T)/gguf/%.gguf: tests/e2e/make_gguf.lua tests/e2e/gguf_writer.lua
 	@mkdir -p $(@D)
 	@$(LUA) $< $(call golden_of,$*) $@
 # Latent attention in block formats, with random weights.
@@ -101,15 +101,22 @@ GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
 WIDE        := wide-q4_0 wide-q5_1 dense-q4_0
 DENSE       := dense-bf16 longrope llama3
+# An encoder and a decoder, over more than one span of positions.
+SWITCH      := switch-f32 switch-q8_0 switch-kvq8
 LATENT      := latent-q8_0 latent-q4_0 latent-kvq8 demo-kvq8
 GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx \
-               gpt-oss deepseek-v2 deepseek-v3,$(if $(call golden_of,$g),$g))
+               gpt-oss deepseek-v2 deepseek-v3 switch-transformer,$(if $(call golden_of,$g),$g))
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
 XC          := xc-mixtral xc-stream xc-odd $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
-GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(DENSE) $(BLOCKS:%=blocks-%) unified $(XC)
+GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
-GPU_HW_unified      := tests/fixture/unified.lua
+GPU_HW_unified      := $(T)/unified.lua
+# hw/h200.lua as if RAM and VRAM were one memory: the weights are mapped, and the device reads them in RAM.
+gpu-engine-unified: $(T)/unified.lua
+$(T)/unified.lua: hw/h200.lua
+	@mkdir -p $(@D)
+	@sed 's/^  gpu = {$$/&\n    unified = true,/' $< >$@
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
 ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
 ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
@@ -134,7 +141,8 @@ ENGINE_blocks-e := $(call blocks,q2_k,q4_k,mxfp4,mxfp4)
 
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
 TIER_UNITS := tier alloc
-PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack)\.h"' tests/c/*_test.c)))
+PACK_UNITS := pack pack_refuse
+PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack|pack_run)\.h"' tests/c/*_test.c)))
 UNITS      := $(filter-out tier $(PLAN_UNITS) $(if $(filter-out x86_64,$(ARCH)),amx),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
 FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
@@ -149,8 +157,13 @@ $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMM
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(EXTRA) $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
 $(OUT)/tier_test$(FLAVOR): WRAP := $(addprefix -Wl$(comma)--wrap=,ig_copy_file_open ig_copy_file_close ig_tier_wait ig_tier_layer \
     $(if $(filter thread,$(SAN)),GOMP_parallel))
+UNIT_LINK  = $(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) $(WRAP) -o $@ $< $(filter-out %/main.o,$(filter %.o,$^)) \
+             $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+PACK_OBJ  := $(foreach o,$(PLAN_OBJ),$(if $(findstring /runtime/file/,$o)$(filter %/tables.o,$o),$o))
+$(PACK_UNITS:%=$(OUT)/%_test$(FLAVOR)) $(OUT)/facts_test$(FLAVOR): $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PACK_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+	$(UNIT_LINK)
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
-	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) $(WRAP) -o $@ $< $(filter-out %/main.o,$(PLAN_OBJ)) $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+	$(UNIT_LINK)
 $(T)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $< tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
@@ -162,14 +175,24 @@ plan-units: $(PLAN_UNITS:%=$(OUT)/%_test$(FLAVOR))
 tier-units: $(TIER_UNITS:%=$(OUT)/%_test$(FLAVOR))
 fuzzers: $(FUZZERS:%=$(T)/%)
 engines: $(ENGINES:%=engine-%)
-engine-%:
-	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(TEST_HW) --out out/test --set id=t-$* \
-	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
-	@$(PARALLEL) ID=test/t-$* build >/dev/null
-gpu-engine-%:
-	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(or $(GPU_HW_$*),$(GPU_HW)) --out out/test --set id=gpu-$* \
-	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null 2>&1
-	@$(PARALLEL) ID=test/gpu-$* build >/dev/null
+# Several are built at a time by the jobs of one make, so what they share is there before.
+BUILD     = $(if $(findstring jobserver,$(MAKEFLAGS)),$(MAKE),$(PARALLEL))
+BUILT    := $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+# Generate: profile, id.
+engine_of = $(LUA) build.lua $(firstword $(ENGINE_$*)) $1 --out out/test --set id=$2-$* \
+            $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
+engine-%: $(BUILT)
+	@$(call engine_of,$(TEST_HW),t)
+	+@$(BUILD) ID=test/t-$* build >/dev/null
+gpu-engine-%: $(BUILT) $(if $(EMULATE),,$(if $(wildcard $(CUDA)/include/nvrtc.h),$(TOOLS)/mkcubin))
+	@$(call engine_of,$(or $(GPU_HW_$*),$(GPU_HW)),gpu) 2>&1
+	+@$(BUILD) ID=test/gpu-$* build >/dev/null
+# pack's units with the plan of a format.
+PACKED := $(ODD:%=pack-odd-%)
+.PHONY: $(PACKED)
+$(PACKED): pack-%: $(BUILT)
+	@$(call engine_of,$(TEST_HW),t)
+	+@$(BUILD) ID=test/t-$* $(PACK_UNITS:%=out/test/t-$*/%_test$(FLAVOR))
 
 # A driver that is too old, one with other troubles, a program that takes the device's memory.
 TROUBLES := $(addprefix out/test/troubles/,libcuda.so.1 driver.so hog)
@@ -203,39 +226,36 @@ gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is; LARGE with a
 # batch that goes to the matrix units and by tiles.
-LARGE    := $(WIDE) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
-EMULATED := $(LATENT) $(WIDE) $(DENSE) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
+LARGE    := $(WIDE) $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
+EMULATED := $(LATENT) $(WIDE) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
-	@$(SUB) EMULATE=1 $(EMULATED:%=gpu-engine-%)
-	@if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then $(SUB) EMULATE=1 RANGES=1 gpu-engine-xc-stream out/test/troubles/ranges.so; fi
-	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(SUB) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
+	@$(PARALLEL) EMULATE=1 $(EMULATED:%=gpu-engine-%)
+	@if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then $(PARALLEL) EMULATE=1 RANGES=1 gpu-engine-xc-stream out/test/troubles/ranges.so; fi
+	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(PARALLEL) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
 
-.PHONY: setup-arm64 arm64 arm64-build $(ARM64_ENGINES)
+.PHONY: setup-arm64 arm64 $(ARM64_ENGINES)
 setup-arm64:
 	@tools/setup_arm64.sh
 arm64: # builds only where the tools are, and not for this machine itself
 	@if [ $(HOST) != aarch64 ] && command -v qemu-aarch64-static >/dev/null && echo 'int main(void) { return 0; }' | \
-	    $(ARM64_CC) -x c - -x none -o /dev/null $(TEST_LIBS) 2>/dev/null; then $(MAKE) arm64-build; fi
-arm64-build: $(ARM64_ENGINES)
-	@$(PARALLEL) CC="$(ARM64_CC)" $(ARM64_UNITS:%=out/tests-aarch64/%_test)
-$(ARM64_ENGINES): arm64-engine-%:
-	@$(LUA) build.lua $(firstword $(ENGINE_$*)) $(HW_$(HW_OF)) --out out/test --set id=arm64-$* \
-	    $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
-	@$(PARALLEL) CC="$(ARM64_CC)" ID=test/arm64-$* build >/dev/null
+	    $(ARM64_CC) -x c - -x none -o /dev/null $(TEST_LIBS) 2>/dev/null; then \
+	    $(PARALLEL) CC="$(ARM64_CC)" $(ARM64_UNITS:%=out/tests-aarch64/%_test) && $(PARALLEL) CC="$(ARM64_CC)" $(ARM64_ENGINES); fi
+$(ARM64_ENGINES): arm64-engine-%: $(BUILT)
+	@$(call engine_of,$(HW_$(HW_OF)),arm64)
+	+@$(BUILD) ID=test/arm64-$* build >/dev/null
 
 SUB := $(MAKE) --no-print-directory
 test: setup
 	@tools/setup_arm64.sh || echo "setup-arm64: failed; what needs an emulator counts as skipped" >&2
 	@$(PARALLEL) units replay
-	@$(SUB) engines
+	@$(PARALLEL) engines
 	@$(PARALLEL) ID=test/t-demo plan-units
 	@$(PARALLEL) ID=test/t-tier tier-units
 	@$(PARALLEL) SAN=address,undefined units fuzzers
 	@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
 	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
-	@for f in $(ODD); do $(SUB) SAN=address,undefined engine-odd-$$f || exit 1; \
-	    $(SUB) SAN=address,undefined ID=test/t-odd-$$f out/test/t-odd-$$f/pack_test-address-undefined || exit 1; done
+	@$(PARALLEL) SAN=address,undefined $(PACKED)
 	@$(SUB) arm64
 	@for f in $(FACTS); do $(SUB) ID=test/t-$$f out/test/t-$$f/facts_test || exit 1; done
 	@$(SUB) emulated
@@ -244,23 +264,27 @@ test: setup
 	@tests/run.sh out/tests/list
 
 S := out/tests-address-undefined
+# What weighs a process or its share of the machine has the machine for itself.
+ALONE := tests/e2e/cli_measure_test.lua tests/e2e/load_test.lua
 test-list:
 	@mkdir -p out/tests
-	@{ echo "$(LUA) tests/gen/run.lua -o tap"; \
+	@{ for m in mixtral mixtral-8x22b tiny-mixtral; do echo "tests/matrix.sh $(LUA) models/$$m.lua"; done; \
+	   for e in $(filter-out $(ALONE),$(wildcard tests/e2e/*_test.lua)); do echo "$(LUA) $$e -o tap"; done; \
+	   if [ -f $(CUDA)/include/nvrtc.h ]; then echo "tests/gpu.sh xc-mixtral"; fi; \
+	   if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then echo "tests/ranges.sh"; fi; \
+	   for e in $(XC) $(filter-out $(XC),$(EMULATED)); do echo "env FLAVOR=-emulated GREEDY=2 BATCHES=7 SHORT=20 tests/gpu.sh $$e"; done; \
+	   for e in $(LARGE); do echo "env FLAVOR=-emulated GREEDY=2 BATCHES=64 SHORT=70 tests/gpu.sh $$e"; done; \
+	   echo "$(LUA) tests/gen/run.lua -o tap"; \
 	   for u in $(UNITS); do echo "$(T)/$${u}_test"; done; \
 	   for u in $(UNITS); do echo "$(S)/$${u}_test"; done; \
 	   for u in $(PLAN_UNITS); do echo "out/test/t-demo/$${u}_test"; echo "out/test/t-demo/$${u}_test-address-undefined"; done; \
 	   for u in $(TIER_UNITS); do echo "out/test/t-tier/$${u}_test"; echo "out/test/t-tier/$${u}_test-address-undefined"; done; \
-	   for f in $(ODD); do echo "out/test/t-odd-$$f/pack_test-address-undefined"; done; \
+	   for f in $(ODD); do for u in $(PACK_UNITS); do echo "out/test/t-odd-$$f/$${u}_test-address-undefined"; done; done; \
 	   for u in $(ARM64_UNITS); do echo "tests/arm64.sh out/tests-aarch64/$${u}_test"; done; \
 	   for f in $(FACTS); do echo "out/test/t-$$f/facts_test"; done; \
 	   for f in $(FUZZERS); do echo "$(S)/$$f"; done; \
-	   echo "tests/gates.sh"; echo "tests/matrix.sh $(LUA) models/mixtral.lua models/mixtral-8x22b.lua models/tiny-mixtral.lua"; \
-	   if [ -f $(CUDA)/include/nvrtc.h ]; then echo "tests/gpu.sh xc-mixtral"; fi; \
-	   if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then echo "tests/ranges.sh"; fi; \
-	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=7 SHORT=20 tests/gpu.sh $(EMULATED)"; \
-	   echo "env FLAVOR=-emulated GREEDY=2 BATCHES=64 SHORT=70 tests/gpu.sh $(LARGE)"; \
-	   for e in $(wildcard tests/e2e/*_test.lua); do echo "$(LUA) $$e -o tap"; done; \
+	   echo "tests/gates.sh"; \
+	   echo alone; for e in $(ALONE); do echo "$(LUA) $$e -o tap"; done; \
 	 } >out/tests/list
 
 # Every model on every profile compiles (those without a GPU link, too).

@@ -2,7 +2,8 @@
  *
  *     mkcubin -a sm_89 [-p] [-I DIR]... [-D NAME=VALUE]... -o OUT FILE.cu
  *
- * -p writes PTX for the architecture instead.  Floating-point arithmetic is as
+ * -p writes PTX for the architecture instead, to look at or to load: with the NUL that ends it, as
+ * cuModuleLoadData wants text (NVRTC counts it in the size).  Floating-point arithmetic is as
  * written: no contraction, no flushing, IEEE division and square root.  The
  * kernels are C, so the few standard headers they name are given here: NVRTC
  * has none.  What the compiler says goes to standard error; exit code 1 when it

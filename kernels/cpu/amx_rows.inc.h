@@ -1,17 +1,20 @@
 /* amx_rows.inc.h -- a panel times many activation rows with int8 tiles, for quant.inc.h.
  *
  * It takes the place of quant.inc.h's kernels where QUANT_TILES is defined, with the same
- * macros, SUBS below 2.  UNPACK's vectors, four columns of 16 rows, are the rows of the
- * weights' tile.  The integer sums are those of every other variant, and so is the order of
- * what follows: the same bits.
+ * macros, SUBS below 2.  The integer sums are those of every other variant, and so is the order
+ * of what follows: the same bits.
  *
- * AMX_SPAN blocks of 32 columns are unpacked once for AMX_RB rows of activations.  For 16
- * rows, the blocks of one part go through tiles one after the other, and what they add is
- * kept in 16 registers; the next block's product is under way meanwhile.  Bound: a product
- * is 16 cycles for 16 rows, its save 16, entering a part 1.5 to 2.5 a row.
+ * AMX_SPAN blocks of 32 columns are unpacked once for AMX_RB rows of activations: UNPACK's
+ * vectors, less their zero point, are the rows of the weights' tile.  16 rows of activations go
+ * through the span part by part, what a part's blocks add being kept in 16 registers.  A sum is
+ * read AMX_AHEAD products after it was saved, across parts and rows: the processor does not hand
+ * what a tile saves to the loads behind it, they would wait until it is in the cache.
+ *
+ * Bound, for 16 rows and 32 columns: entering a part takes 3 steps of the two vector ports a row
+ * (6 with sub-scales and minima), so 24 cycles (48); product and save are 16 each beside it.
  */
 struct FN(amx_block) {
-    uint8_t w[512];
+    int8_t w[512];
     V d, m, sc, mn;
 };
 
@@ -24,7 +27,9 @@ static void FN(amx_load)(struct FN(amx_block) * to, const uint8_t *tile, const i
         PREFETCH(tile + j * (TILE / BLOCKS) + 64 * line);
     UNPACK(w, tile + HEAD + j * BLOCK);
     UNROLL
-    for (int k = 0; k < 8; k++) _mm512_storeu_si512(to->w + 64 * k, w[k]);
+    for (int k = 0; k < 8; k++)
+        _mm512_store_si512(to->w + 64 * k,
+                           ZERO ? _mm512_sub_epi8(w[k], QSET8((char)(ZERO))) : w[k]);
     to->d = SCALE(tile);
     (void)h;
     (void)sc;
@@ -39,54 +44,71 @@ static void FN(amx_load)(struct FN(amx_block) * to, const uint8_t *tile, const i
 #endif
 }
 
-/* Sums of one row of activations with 32 columns into a part. */
-static inline V FN(amx_enter)(V acc, const struct FN(amx_block) * b, const struct ig_xq *x,
-                              __m512i s)
-{
-    const V dx = VSET1(x->d);
-    if (ZERO) s = quant_dot_sum(s, _mm512_set1_epi32((uint16_t)-ZERO), &x->sum);
-    const V sum = SUBS ? VMUL(QFLOAT(s), b->sc) : QFLOAT(s);
-    acc = VFMA(VMUL(b->d, dx), sum, acc);
-#if MIN
-    const V own = VSET1((float)x->sum);
-#endif
-#if MIN == 1
-    acc = VFMA(VMUL(b->m, dx), own, acc);
-#elif MIN == 2
-    acc = _mm512_fnmadd_ps(VMUL(b->m, dx), VMUL(b->mn, own), acc);
-#endif
-    return acc;
-}
-
-/* The product of 16 rows with block j through result tile 0 or 1, by j's parity. */
+/* Sums of 16 rows of activations with 32 columns into a part.  Where there are sub-scales, a sum
+ * s comes as the float AMX_MAGIC + s, and sc * s is one fused step from it, exact. */
 static inline __attribute__((always_inline)) void
-FN(amx_product)(int32_t (*sums)[AMX_ROWS][IG_PANEL_ROWS], const struct amx_x8 *from,
-                const struct FN(amx_block) * w, int j, int turn)
+FN(amx_enter)(V acc[AMX_ROWS], const struct FN(amx_block) * b, const struct amx_scale *x,
+              const int32_t (*sums)[IG_PANEL_ROWS])
 {
-    const int8_t *at = from->q + (size_t)j * from->block;
-    if (turn)
-        AMX_SUMS(1, sums[1], at, from->row, w[j].w);
-    else
-        AMX_SUMS(0, sums[0], at, from->row, w[j].w);
+#if SUBS
+    const V off = VMUL(b->sc, VSET1(-AMX_MAGIC));
+#endif
+    UNROLL
+    for (int t = 0; t < AMX_ROWS; t++) {
+        const V dx = VSET1(x[t].d);
+#if SUBS
+        const V sum = VFMA(VLOAD((const float *)(const void *)sums[t]), b->sc, off);
+#else
+        const V sum = QFLOAT(QLOAD(sums[t]));
+#endif
+        acc[t] = VFMA(VMUL(b->d, dx), sum, acc[t]);
+#if MIN == 1
+        acc[t] = VFMA(VMUL(b->m, dx), VSET1(x[t].own), acc[t]);
+#elif MIN == 2
+        acc[t] =
+            _mm512_fnmadd_ps(VMUL(b->m, dx), VMUL(b->mn, VSET1(x[t].own)), acc[t]);
+#endif
+    }
 }
 
-/* Blocks first, first + 8, .. below n times 16 rows of activations, into one part. */
-static inline void FN(amx_part)(float (*acc)[IG_BLOCK_PARTS][IG_PANEL_ROWS], int part,
-                                const struct FN(amx_block) * w, const struct amx_x8 *from, int n)
+/* 16 rows (the last ones repeated where there are fewer) with the blocks of a span, into their
+ * parts. */
+static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][IG_PANEL_ROWS],
+                         const struct FN(amx_block) * w, const void *const *x, int b, int blocks,
+                         int n)
 {
-    _Alignas(64) int32_t sums[2][AMX_ROWS][IG_PANEL_ROWS];
-    V a[AMX_ROWS];
-    UNROLL
-    for (int t = 0; t < AMX_ROWS; t++) a[t] = VLOAD(acc[t][part]);
-    FN(amx_product)(sums, from, w, part, 0);
-    for (int j = part, turn = 0; j < n; j += IG_BLOCK_PARTS, turn ^= 1) {
-        if (j + IG_BLOCK_PARTS < n) FN(amx_product)(sums, from, w, j + IG_BLOCK_PARTS, turn ^ 1);
-        UNROLL
-        for (int t = 0; t < AMX_ROWS; t++)
-            a[t] = FN(amx_enter)(a[t], &w[j], from->x[t] + j, _mm512_loadu_si512(sums[turn][t]));
+    _Alignas(64) int32_t sums[AMX_RING][AMX_ROWS][IG_PANEL_ROWS];
+    struct amx_acts acts[2];
+    struct amx_turn next = { .end = blocks };
+    unsigned made = 0, read = 0;
+/* While the window from `at` on is entered, the one behind it has room, too. */
+#define AMX_NEXT(now)                                                                              \
+    if (next.at < blocks && next.at < (now) + 2 * AMX_WINDOW) {                                     \
+        struct amx_acts *from = &acts[next.at / AMX_WINDOW % 2];                                   \
+        if (next.j == 0) amx_acts(from, x, b + next.at, amx_window(blocks - next.at), n, MIN != 0); \
+        AMX_SUMS(sums[made % AMX_RING], from->q[next.j], w[next.at + next.j].w, made & 1, SUBS);   \
+        made++;                                                                                    \
+        amx_turn(&next);                                                                           \
     }
-    UNROLL
-    for (int t = 0; t < AMX_ROWS; t++) VSTORE(acc[t][part], a[t]);
+    for (int i = 0; i < AMX_AHEAD; i++) {
+        AMX_NEXT(0)
+    }
+    for (int at = 0; at < blocks; at += AMX_WINDOW) {
+        const int window = amx_window(blocks - at);
+        for (int part = 0; part < IG_BLOCK_PARTS && part < window; part++) {
+            V a[AMX_ROWS];
+            UNROLL
+            for (int i = 0; i < AMX_ROWS; i++) a[i] = VLOAD(acc[i][part]);
+            for (int j = part; j < window; j += IG_BLOCK_PARTS, read++) {
+                AMX_NEXT(at)
+                FN(amx_enter)
+                (a, &w[at + j], acts[at / AMX_WINDOW % 2].s[j], sums[read % AMX_RING]);
+            }
+            UNROLL
+            for (int i = 0; i < AMX_ROWS; i++) VSTORE(acc[i][part], a[i]);
+        }
+    }
+#undef AMX_NEXT
 }
 
 /* amx_rows_fn: up to AMX_RB rows. */
@@ -94,7 +116,6 @@ static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void
                          int n)
 {
     _Alignas(64) float acc[AMX_RB][IG_BLOCK_PARTS][IG_PANEL_ROWS];
-    _Alignas(64) int8_t copy[AMX_SPAN][AMX_ROWS][IG_QBLOCK];
     int8_t buffer[512];
     memset(acc, 0, (size_t)((n + AMX_ROWS - 1) / AMX_ROWS) * AMX_ROWS * sizeof acc[0]);
     for (int b = 0; b < nb; b += AMX_SPAN) {
@@ -104,12 +125,8 @@ static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void
             const int8_t *sc = FN(scales)(buffer, p);
             for (int i = 0; i < BLOCKS; i++, j++) FN(amx_load)(&w[j], p, sc, i);
         }
-        for (int t = 0; t < n; t += AMX_ROWS) {
-            const struct amx_x8 from =
-                amx_x8(copy, x + t, b, blocks, n - t < AMX_ROWS ? n - t : AMX_ROWS);
-            for (int part = 0; part < IG_BLOCK_PARTS && part < blocks; part++)
-                FN(amx_part)(acc + t, part, w, &from, blocks);
-        }
+        for (int t = 0; t < n; t += AMX_ROWS)
+            FN(amx_span)(acc + t, w, x + t, b, blocks, n - t);
     }
     for (int t = 0; t < n; t++) {
         V s[4];

@@ -17,19 +17,13 @@ struct amx_config {
     uint16_t bytes[16]; /* of a row */
     uint8_t rows[16];
 };
-#define AMX_CONFIG                                                                                 \
-    {                                                                                              \
-        .palette = 1, .bytes = { 64, 64, 64, 64, 32, 64, 64, 64 }, .rows = {                       \
-            16,                                                                                    \
-            16,                                                                                    \
-            16,                                                                                    \
-            16,                                                                                    \
-            16,                                                                                    \
-            8,                                                                                     \
-            16,                                                                                    \
-            16                                                                                     \
-        }                                                                                          \
-    }
+#define AMX_ALL(x) { x, x, x, x, x, x, x, x }
+static const struct amx_config amx_int8 = { .palette = 1,
+                                            .bytes = { 64, 64, 64, 64, 32, 64, 32, 64 },
+                                            .rows = { 16, 16, 16, 16, 16, 8, 16, 8 } };
+static const struct amx_config amx_bf16 = { .palette = 1,
+                                            .bytes = AMX_ALL(64),
+                                            .rows = AMX_ALL(16) };
 
 /* Written out: the intrinsics of gcc 12 do not say that a load reads memory. */
 #ifndef IG_AMX_EMULATE
@@ -40,7 +34,7 @@ struct amx_config {
 #define TILE_SAVE(t, p, step)                                                                      \
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(p), "r"((size_t)(step)) : "memor" \
                                                                                            "y")
-#define TILE_DOT8(to, x, w)  __asm__ volatile("tdpbsud %tmm" #w ", %tmm" #x ", %tmm" #to)
+#define TILE_DOT8(to, x, w)  __asm__ volatile("tdpbssd %tmm" #w ", %tmm" #x ", %tmm" #to)
 #define TILE_DOT16(to, x, w) __asm__ volatile("tdpbf16ps %tmm" #w ", %tmm" #x ", %tmm" #to)
 #endif
 

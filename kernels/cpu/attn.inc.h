@@ -1,11 +1,10 @@
-/* attn.inc.h -- attention over one KV block, written once over vec_*.h.
+/* attn.inc.h -- attention over one KV block of floats, written once over vec_*.h.
  *
  * Include it with these defined; it undefines them again:
  *   KV(f)         function name with the format's suffix
  *   BYTES(n)      bytes of n stored elements
  *   LOADV(p, i)   elements i .. i + VL - 1 at p as floats
  *   LOAD1(p, i)   one element as a float
- *   SCORES(p, q, k, hd, nh, j)   of a format whose K is panels: p[0 .. nh - 1][j .. j + 15]
  *
  * Up to HB heads go together, so that every K and V is loaded and made a float once for all of
  * them; nh of them, a constant in each copy of KV(heads), times NV vectors are the sums that stay
@@ -30,16 +29,6 @@ ALWAYS void KV(ask)(const void *part, int hd, int element, int elements)
     }
 }
 
-#ifdef SCORES
-ALWAYS void KV(scores)(float p[][IG_KV_BLOCK], const void *q, const void *k, const void *v, int hd,
-                       int nh, int lo, int hi)
-{
-    for (int j = lo / IG_PANEL_ROWS * IG_PANEL_ROWS; j < hi; j += IG_PANEL_ROWS) {
-        KV(ask)(v, hd, j * hd, IG_PANEL_ROWS * hd);
-        SCORES(p, q, k, hd, nh, j);
-    }
-}
-#else
 /* p[i][0..63] = raw dot products of nh heads; strips of vectors outside [lo, hi) are skipped. */
 ALWAYS void KV(scores)(float p[][IG_KV_BLOCK], const void *queries, const void *k, const void *v,
                        int hd, int nh, int lo, int hi)
@@ -72,7 +61,6 @@ ALWAYS void KV(scores)(float p[][IG_KV_BLOCK], const void *queries, const void *
         }
     }
 }
-#endif
 
 /* o[i][d..] = o * c + sum over j of p * v, for nh heads and nv vectors at dimension d. */
 ALWAYS void KV(values)(float *o, float p[][IG_KV_BLOCK], const float *c, const void *v,
@@ -112,7 +100,7 @@ ALWAYS void KV(heads)(struct ig_attn *st, int h, const void *q, const void *k, c
     KV(scores)(p, q, k, v, hd, nh, lo, hi);
     KV(ask)(next, hd, 0, 512); /* so that memory is not idle meanwhile */
     VNAME(soften)
-    (p, c, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step);
+    (p, c, NULL, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step);
     int d = 0;
     for (; d + NV(nh) * VL <= hd; d += NV(nh) * VL)
         KV(values)(o, p, c, v, next, hd, nh, NV(nh), d, lo, hi);
@@ -126,43 +114,10 @@ ALWAYS void KV(heads)(struct ig_attn *st, int h, const void *q, const void *k, c
     }
 }
 
-static void KV(attn)(struct ig_attn *st, const void *q, const void *k, const void *v,
-                     const void *next, int hd, int g, int lo, int hi, float scale,
-                     const float *bias, int step)
-{
-    IG_KNOWN_HEADS(hd, g);
-#ifdef SCORES
-    const size_t q_bytes = (size_t)hd / IG_QBLOCK * sizeof(struct ig_xq);
-#else
-    const size_t q_bytes = (size_t)hd * sizeof(float);
-#endif
-    const int turns = (g + HEADS_MOST - 1) / HEADS_MOST;
-    for (int h = 0, t = 0, n; t < turns; t++, h += n) {
-        const void *qh = (const char *)q + (size_t)h * q_bytes;
-        n = (g - h) / (turns - t); /* as even as they can be */
-        switch (n) {
-#define CASE(nh)                                                                                   \
-    case nh:                                                                                       \
-        KV(heads)(st, h, qh, k, v, t ? k : next, hd, nh, lo, hi, scale, bias, step);               \
-        break;
-            CASE(1)
-            CASE(2)
-            CASE(3)
-            CASE(4)
-#if VL == 16
-            CASE(5)
-            CASE(6)
-            CASE(7)
-            CASE(8)
-#endif
-#undef CASE
-        }
-    }
-}
+#define Q_BYTES ((size_t)hd * sizeof(float))
+#include "attn_turns.inc.h"
 
 #undef NV
-#undef KV
 #undef BYTES
 #undef LOADV
 #undef LOAD1
-#undef SCORES

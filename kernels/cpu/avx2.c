@@ -125,6 +125,7 @@ static inline __m256i dot_q4_0_avx2(const struct q4_weights *w, const struct ig_
 #define ZERO            8
 #include "panel_q_avx2.inc.h"
 
+#define WORDS      "attn_words_avx2.h"
 #define PANEL_Q8_0 panel_q8_0_avx2
 #include "attn_formats.inc.h"
 

@@ -35,7 +35,8 @@
 #define PAIR_BYTES       64
 #include "panel_float.inc.h"
 
-#define PANEL_Q8_0 ig_panel_q8_0_avx512
+#include "quant_words_avx512.h"
+#define WORDS "attn_words_avx512.h"
 #include "attn_formats.inc.h"
 
 static void quantize_avx512(struct ig_xq *y, const float *x, int n)

@@ -35,6 +35,7 @@
 #define PAIR_BYTES       64
 #include "panel_float.inc.h"
 
+#define WORDS      "attn_words_neon.h"
 #define PANEL_Q8_0 ig_panel_q8_0_neon
 #include "attn_formats.inc.h"
 

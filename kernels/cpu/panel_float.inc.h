@@ -69,8 +69,8 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *w, const float *x, in
                     PAIR(w + (size_t)(j + p) * PAIR_BYTES, h, &a, &b);
                     s[p] = VFMA(a, VSET1(x[2 * (j + p)]), s[p]);
                     s[p] = VFMA(b, VSET1(x[2 * (j + p) + 1]), s[p]);
-                    PREFETCH(w + (size_t)(j + p) * PAIR_BYTES);
-                    if (PAIR_BYTES > 64) PREFETCH(w + (size_t)(j + p) * PAIR_BYTES + 64);
+                    PREFETCH_DECODE(w + (size_t)(j + p) * PAIR_BYTES);
+                    if (PAIR_BYTES > 64) PREFETCH_DECODE(w + (size_t)(j + p) * PAIR_BYTES + 64);
                 }
             }
             UNROLL

@@ -43,7 +43,7 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
             UNPACK(&w, p + 32, h);
             FN(step)(acc[b % IG_BLOCK_PARTS] + 8 * h, &w, VLOAD_F16(p + 16 * h), &a, x + b);
         }
-        for (int i = 0; i < TILE; i += 64) PREFETCH(p + i);
+        for (int i = 0; i < TILE; i += 64) PREFETCH_DECODE(p + i);
     }
     FN(finish)(y, acc);
 }

@@ -112,7 +112,7 @@ static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq
             enum { EACH = TILE / BLOCKS };
             UNROLL
             for (int line = (i * EACH + 63) / 64; line * 64 < (i + 1) * EACH; line++) {
-                PREFETCH(p + line * 64);
+                PREFETCH_DECODE(p + line * 64);
             }
             UNROLL
             for (int h = 0; h < FN(HALVES); h++) {

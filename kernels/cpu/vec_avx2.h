@@ -4,10 +4,17 @@
 #include "../fixed.h"
 #include "unroll.h"
 
-/* Decode streams panels that lie one after the other.  Into L2, three pages ahead: nearer or into
- * L1 the fill buffers limit it (bench/LOG.tsv).  Past the end of memory it does nothing. */
+/* Panels lie one after the other.  Into L2, three pages ahead: nearer or into L1 alone the fill
+ * buffers limit it (bench/LOG.tsv).  Past the end of memory it does nothing. */
 #define PREFETCH(p)    _mm_prefetch((const char *)(p) + 12288, _MM_HINT_T1)
 #define PREFETCH_AT(p) _mm_prefetch((const char *)(p), _MM_HINT_T1)
+/* The same for one row of activations, which waits for nothing else: and into L1 1536 bytes ahead.
+ * Kept where it stands in the text: the compiler gathers prefetches at the loop's head, where they
+ * fill the buffers at once (Q4_0: 87 % of plain reading, 93 % spread, 96 % with L1). */
+#define PREFETCH_DECODE(p)                                                                         \
+    __asm__ volatile("prefetcht1 %0\n\tprefetcht0 %1"                                              \
+                     :                                                                             \
+                     : "m"(*((const char *)(p) + 12288)), "m"(*((const char *)(p) + 1536)))
 
 #define VL            8
 #define VREGS         16 /* that the instruction set has */
@@ -15,10 +22,8 @@
 #define VZERO         _mm256_setzero_ps()
 #define VLOAD(p)      _mm256_loadu_ps(p)
 #define VLOAD_F16(p)  _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p)))
-#define VLOAD_I8(p)   _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p))))
 #define VSTORE(p, a)  _mm256_storeu_ps(p, a)
 #define VSET1(x)      _mm256_set1_ps(x)
-#define VHALF(h)      _mm256_cvtph_ps(_mm_set1_epi16((short)(h))) /* an f16 in all of them */
 #define VADD(a, b)    _mm256_add_ps(a, b)
 #define VSUB(a, b)    _mm256_sub_ps(a, b)
 #define VMUL(a, b)    _mm256_mul_ps(a, b)

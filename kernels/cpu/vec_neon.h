@@ -8,6 +8,7 @@
 /* As vec_avx2.h has it, at its distance: on no such machine was it measured. */
 #define PREFETCH(p)    __builtin_prefetch((const char *)(p) + 12288, 0, 2)
 #define PREFETCH_AT(p) __builtin_prefetch(p, 0, 2)
+#define PREFETCH_DECODE(p) PREFETCH(p) /* not measured: no such machine */
 
 #define VL                    4
 #define VREGS                 32
@@ -15,10 +16,8 @@
 #define VZERO                 vdupq_n_f32(0.0f)
 #define VLOAD(p)              vld1q_f32(p)
 #define VLOAD_F16(p)          vcvt_f32_f16(vld1_f16((const void *)(p)))
-#define VLOAD_I8(p)           ig_load_i8_neon(p)
 #define VSTORE(p, a)          vst1q_f32(p, a)
 #define VSET1(x)              vdupq_n_f32(x)
-#define VHALF(h)              vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))) /* an f16 in all of them */
 #define VADD(a, b)            vaddq_f32(a, b)
 #define VSUB(a, b)            vsubq_f32(a, b)
 #define VMUL(a, b)            vmulq_f32(a, b)
@@ -40,15 +39,6 @@
 /* a > b ? a : b, so b if one is NaN; the instruction of that name would give the NaN. */
 static inline V ig_max_neon(V a, V b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 static inline V ig_min_neon(V a, V b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
-
-/* Four bytes and no more. */
-static inline V ig_load_i8_neon(const void *p)
-{
-    uint32_t u;
-    memcpy(&u, p, sizeof u);
-    const int16x8_t w = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(u)));
-    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(w)));
-}
 
 /* i + (i + 2), then 1: the rest of rule 4's tree. */
 static inline float ig_vtree_neon(V a)

@@ -34,13 +34,15 @@ static inline float VNAME(tree)(const V acc[])
 #endif
 }
 
-/* Raw scores of nh heads (nh <= VL) -> probabilities, and c[i], the factor of head i's older sums.
+/* Raw scores of nh heads (nh <= VL) -> probabilities, and c[i], the factor of head i's older sums;
+ * peak[i], if it is wanted: the largest of its probabilities, NaN if one is.
  * Positions outside [lo, hi) count as -INFINITY, then as 0. */
-static inline void VNAME(soften)(float p[][IG_KV_BLOCK], float c[VL], float *m, float *l, int nh,
-                                 int lo, int hi, float scale, const float *bias, int step)
+static inline void VNAME(soften)(float p[][IG_KV_BLOCK], float c[VL], float *peak, float *m,
+                                 float *l, int nh, int lo, int hi, float scale, const float *bias,
+                                 int step)
 {
     enum { VECS = IG_KV_BLOCK / VL };
-    float most[VL] = { 0 }, old[VL] = { 0 }, sum[VL];
+    float most[VL] = { 0 }, old[VL] = { 0 }, high[VL] = { 0 }, sum[VL] = { 0 };
     for (int i = 0; i < nh; i++) {
         V s[VECS], acc[VNAME(LANE_VECS)], top = VSET1(-INFINITY);
         UNROLL
@@ -59,9 +61,9 @@ static inline void VNAME(soften)(float p[][IG_KV_BLOCK], float c[VL], float *m, 
         }
         UNROLL
         for (int u = 0; u < VECS; u++) top = VMAX(s[u], top);
-        const float here = VTOP(top);
+        high[i] = VTOP(top);
         old[i] = m[i];
-        most[i] = (here > m[i] ? here : m[i]) + 0.0f;
+        most[i] = (high[i] > m[i] ? high[i] : m[i]) + 0.0f;
         UNROLL
         for (int u = 0; u < VECS; u++) s[u] = VNAME(vexp)(VSUB(s[u], VSET1(most[i])));
         UNROLL
@@ -80,6 +82,8 @@ static inline void VNAME(soften)(float p[][IG_KV_BLOCK], float c[VL], float *m, 
         sum[i] = VNAME(tree)(acc);
     }
     VSTORE(c, VNAME(vexp)(VSUB(VLOAD(old), VLOAD(most))));
+    if (peak)
+        VSTORE(peak, VFMA(VLOAD(sum), VZERO, VNAME(vexp)(VSUB(VLOAD(high), VLOAD(most)))));
     for (int i = 0; i < nh; i++) {
         m[i] = most[i];
         l[i] = fmaf(l[i], c[i], sum[i]);

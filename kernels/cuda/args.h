@@ -87,6 +87,8 @@ struct ig_args {
     struct ig_rows host, row; /* mapped host memory; its copy in device memory */
     int32_t n, n_want;
     int32_t window;           /* of this layer; 0: none */
+    int32_t whole;            /* positions that every row sees; 0: those up to its own; -1: *input */
+    int32_t kv_alone;         /* 1: of q, k and v, k and v alone */
     int32_t group;            /* rows of an item of the route */
     int32_t in;               /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
     int32_t routed;           /* 1: this layer has experts; 0: a dense block alone */
@@ -100,6 +102,8 @@ struct ig_args {
     struct ig_xq *qaq;
     const float *rope;
     unsigned char *kv;        /* of this layer: [block][kv head]{K, V} */
+    int32_t *input;           /* positions of the encoder's output */
+    const float *rel_bias;    /* [heads][BIAS_STRIDE] for a key at the query's position; NULL: none */
     int32_t *expert;          /* [R][k] chosen experts, rank by rank */
     float *weight;            /* [R][k] their weights */
     int32_t *route;           /* n_item; items {expert, first, rows}; slots grouped by expert */

@@ -11,7 +11,8 @@
 #include "fold.h"
 
 #if KV_STORED && !KV_LORA
-/* A batch's rows see each other: all K and V are stored before anyone reads.  In Q8_0 a decode step's, too. */
+/* A batch's rows see each other: all K and V are stored before anyone reads.  In Q8_0, and beside an encoder, a
+ * decode step's, too. */
 IG_KERNEL(ig_store_kv, PANEL_THREADS, 4)
 {
     ig_after_previous();
@@ -164,8 +165,8 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
             float most = -INFINITY;
             UNROLL for (int i = 0; i < 2; i++)
             {
-                s[h][i] *= ATTN_SCALE;
                 const int j = 2 * lane + i;
+                s[h][i] = score_of(&a, w.head + h, first + block * KB + j - w.pos, s[h][i]);
                 if (j >= lo && j < hi) most = s[h][i] > most ? s[h][i] : most;
             }
             UNROLL for (int mask = 1; mask < 32; mask *= 2)
@@ -178,6 +179,9 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     }
     __syncthreads();
     if (active) exponentials(&f, ps, s, lo_block, block, lo, hi);
+#if KV_Q8
+    if (active) v_most(f.v_most[block], keys + KV_PART + w.d0 / QB * V_BLOCK, lo, hi);
+#endif
     ig_fetched();
     __syncthreads();
 
@@ -201,11 +205,15 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     }
     float o = 0.0f;
     const int h = t / ATTN_SLICE, d = t % ATTN_SLICE, sums = h < ATTN_HEADS;
-    const struct column column = {
-        vs + d, kv_block(&a, w.seq, w.span * SPAN_BLOCKS, w.kv_head) + KV_PART + (size_t)((w.d0 + d) / QB) * V_BLOCK,
-        (w.d0 + d) % QB
-    };
-    if (sums) o = sum_v(&f, ps[h], &column, h, lo_block, hi_block, w.from - first, w.to - first);
+    if (sums) {
+        const int from = w.from - first, to = w.to - first;
+#if KV_Q8
+        const unsigned char *const v = kv_block(&a, w.seq, w.span * SPAN_BLOCKS, w.kv_head) + KV_PART;
+        o = sum_v(&f, ps[h], v, d, w.d0 + d, h, lo_block, hi_block, from, to);
+#else
+        o = sum_v(&f, ps[h], vs + d, h, lo_block, hi_block, from, to);
+#endif
+    }
     __syncthreads();
     if (sums && alone) put_output(&a, &w, h, d, finished(&a, w.head + h, f.m[h], f.l[h], o));
     if (sums && !alone) part_at(&a, &w, h, w.span)[2 + d] = o;

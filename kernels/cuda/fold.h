@@ -32,11 +32,11 @@ IG_FN struct work work_here(const struct ig_args *a)
     w.head = (int)blockIdx.x / SLICES * ATTN_HEADS;
     w.kv_head = w.head / GROUP;
     w.d0 = (int)blockIdx.x % SLICES * ATTN_SLICE;
-    w.to = w.pos + 1;
+    w.to = seen_to(a, w.pos);
     w.from = a->window > 0 && w.to > a->window ? w.to - a->window : 0;
     w.span = (int)blockIdx.y;
     w.first_span = w.from / SPAN;
-    w.last_span = w.pos / SPAN;
+    w.last_span = (w.to - 1) / SPAN;
     return w;
 }
 
@@ -119,6 +119,10 @@ struct fold { /* of one span, in shared memory */
     float max[ATTN_HEADS][SPAN_BLOCKS];   /* of a KV block, then running */
     float scale[ATTN_HEADS][SPAN_BLOCKS]; /* c of a block */
     float sum[ATTN_HEADS][SPAN_BLOCKS];   /* sum16(p) of a block */
+#if KV_Q8
+    float peak[ATTN_HEADS][SPAN_BLOCKS];           /* P of kernels.h */
+    float v_most[SPAN_BLOCKS][ATTN_SLICE / QB];    /* D, NaN if a scale is not finite */
+#endif
     float m[ATTN_HEADS], l[ATTN_HEADS];
 };
 
@@ -156,45 +160,93 @@ IG_FN void exponentials(struct fold *f, float (*ps)[SPAN], float (*s)[2], int lo
         if (lane == 0) {
             f->scale[h][block] = ig_expf(before - m);
             f->sum[h][block] = sum;
+#if KV_Q8
+            f->peak[h][block] = ig_kv_peak(fmaf(sum, 0.0f, ig_expf(f->max[h][block] - m)));
+#endif
         }
     }
 }
 
-/* One dimension of a span's V: in shared memory, or of Q8_0 in the cache (`memory`: the block of it in the
- * span's first position). */
-struct column {
-    const kv_elem *shared;
-    const unsigned char *memory;
-    int d; /* in its block of 32 */
-};
-IG_FN float v_value(const struct column *v, int block, int j)
+#if KV_Q8
+/* The largest scale of V of each 32 dimensions from v on, of the warp's KV block; lo and hi bound it. */
+IG_FN void v_most(float *most, const unsigned char *v, int lo, int hi)
 {
-    if (!KV_Q8) return kv_float(v->shared[(block * KB + j) * ATTN_SLICE]);
-    const unsigned char *p = v->memory + (size_t)block * N_HEAD_KV * KV_BYTES + (size_t)(j * HEAD_BLOCKS) * V_BLOCK;
-    return ig_half(ig_load2(p)) * (float)(signed char)ig_load1(p + 2 + v->d);
+    const int lane = (int)threadIdx.x & 31;
+    for (int b = 0; b < ATTN_SLICE / QB; b++) {
+        const unsigned two = ig_load4(v + b * V_BLOCK + 2 * (2 * lane));
+        float top = 0.0f, bad = 0.0f;
+        UNROLL for (int i = 0; i < 2; i++)
+        {
+            const int j = 2 * lane + i;
+            const float d = j >= lo && j < hi ? ig_half(i ? two >> 16 : two & 0xffffu) : 0.0f;
+            top = d > top ? d : top;
+            bad = fmaf(d, 0.0f, bad);
+        }
+        UNROLL for (int mask = 1; mask < 32; mask *= 2)
+        {
+            const float other = ig_swap(top, mask);
+            top = other > top ? other : top;
+            bad += ig_swap(bad, mask);
+        }
+        if (lane == 0) most[b] = top + bad;
+    }
 }
+#endif
 
-/* o of one head and dimension: blocks [lo_block, hi_block) of the span, positions [from, to). */
-IG_FN float sum_v(const struct fold *f, const float *ps, const struct column *v, int h, int lo_block,
-                  int hi_block, int from, int to)
+#if KV_Q8
+_Static_assert(ATTN_SLICE % QB == 0, "a slice has whole scales");
+/* o of one head and dimension: blocks [lo_block, hi_block) of the span, positions [from, to); the span's
+ * first V, and the dimension's place in slice and head. */
+IG_FN float sum_v(const struct fold *f, const float *ps, const unsigned char *v, int in_slice, int d, int h,
+                  int lo_block, int hi_block, int from, int to)
+{
+    float o = 0.0f;
+    for (int b = lo_block; b < hi_block; b++) {
+        const unsigned char *const scales = v + (size_t)b * N_HEAD_KV * KV_BYTES + d / QB * V_BLOCK;
+        const unsigned char *const codes = scales + V_CODES + 4 * (d % QB);
+        const float peak = f->peak[h][b], most = f->v_most[b][in_slice / QB];
+        const float u = peak > 0.0f ? IG_KV_WEIGHT / peak : 0.0f, r = most > 0.0f ? 1.0f / most : 0.0f;
+        const int lo = from > b * KB ? from - b * KB : 0, hi = LEAST(to - b * KB, KB);
+        int sum = 0;
+        UNROLL_BY(4) for (int j = lo / 4 * 4; j < hi; j += 4)
+        {
+            const unsigned q = ig_load4(codes + j * QB);
+            UNROLL for (int i = 0; i < 4; i++)
+            {
+                const float p = ps[b * KB + j + i], s = ig_half(ig_load2(scales + 2 * (j + i)));
+                const int w = ig_kv_weight(p * u, s * r);
+                if (j + i >= lo && j + i < hi) sum += w * (int)(signed char)(q >> 8 * i & 255u);
+            }
+        }
+        o = fmaf((float)sum, peak * (1.0f / IG_KV_WEIGHT) * most, o * f->scale[h][b]);
+    }
+    return o;
+}
+#else
+/* o of one head and dimension: blocks [lo_block, hi_block) of the span, positions [from, to); v is the
+ * dimension's column of a slice in shared memory. */
+IG_FN float sum_v(const struct fold *f, const float *ps, const kv_elem *v, int h, int lo_block, int hi_block,
+                  int from, int to)
 {
     float o = 0.0f;
     for (int b = lo_block; b < hi_block; b++) {
         const float *p = ps + b * KB;
+        const kv_elem *vb = v + b * KB * ATTN_SLICE;
         const int lo = from > b * KB ? from - b * KB : 0, hi = LEAST(to - b * KB, KB);
         int j = lo;
         o *= f->scale[h][b];
         if (lo == 0 && hi == KB) {
-            UNROLL for (j = 0; j < KB; j++) o = fmaf(p[j], v_value(v, b, j), o);
+            UNROLL for (j = 0; j < KB; j++) o = fmaf(p[j], kv_float(vb[j * ATTN_SLICE]), o);
         }
         for (; j + 8 <= hi; j += 8) {
             UNROLL for (int u = 0; u < 8; u++)
-                o = fmaf(p[j + u], v_value(v, b, j + u), o);
+                o = fmaf(p[j + u], kv_float(vb[(j + u) * ATTN_SLICE]), o);
         }
-        for (; j < hi; j++) o = fmaf(p[j], v_value(v, b, j), o);
+        for (; j < hi; j++) o = fmaf(p[j], kv_float(vb[j * ATTN_SLICE]), o);
     }
     return o;
 }
+#endif
 
 IG_FN float *part_at(const struct ig_args *a, const struct work *w, int h, int span)
 {

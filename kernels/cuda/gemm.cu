@@ -76,7 +76,7 @@ IG_KERNEL(ig_gemm_qkv, GEMM_THREADS, 1)
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];
     enum { OF_Q = DIV_UP(Q_STRIDE / PR, IG_GEMM_PANELS), OF_K = DIV_UP(KV_STRIDE / PR, IG_GEMM_PANELS) };
-    const int b = (int)blockIdx.x, is_q = b < OF_Q, is_k = !is_q && b < OF_Q + OF_K;
+    const int b = (int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? OF_Q : 0), is_q = b < OF_Q, is_k = !is_q && b < OF_Q + OF_K;
     const struct ig_dmat *m = is_q ? &a.mq : is_k ? &a.mk : &a.mv;
     ig_after_previous();
     DISPATCH(&a, FMT_QKV, m->fmt, gemm_qkv_body, m, (is_q ? b : is_k ? b - OF_Q : b - OF_Q - OF_K) * IG_GEMM_PANELS,
@@ -131,7 +131,8 @@ IG_FN void gemm_gate_up_body(const struct ig_args *a, int fmt, const struct item
                              const size_t *row, struct gemm_memory *mem)
 {
     if (!IS_BLOCK(fmt)) return;
-    const struct ig_dmat *gate = a->in ? &a->dense_gate : &a->gate, *up = a->in ? &a->dense_up : &a->up;
+    const struct ig_dmat *gate = a->in ? &a->dense_gate : &a->gate,
+                         *up = ACT_RELU ? gate : a->in ? &a->dense_up : &a->up;
     const size_t expert = a->in ? 0 : (size_t)it->expert * a->expert_stride;
     const int ff = a->in ? a->aside : N_FF, panels = DIV_UP(ff, PR), blocks = DIV_UP(ff, QB);
     const int p = (int)blockIdx.x * GEMM_HIGH + warp_high(), at = p < panels ? p : panels - 1;

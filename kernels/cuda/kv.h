@@ -11,8 +11,8 @@
 enum {
     KV_ELEM = KV_Q8 ? 1 : KV_FMT == IG_F32 ? 4 : 2,
     HEAD_BLOCKS = DIV_UP(HEAD_DIM, QB),
-    V_BLOCK = 2 + QB,                       /* bytes of struct ig_kv_q8_0 */
-    KV_PART = KV_Q8 ? KB * HEAD_BLOCKS * V_BLOCK : KB * HEAD_DIM * KV_ELEM, /* K, or V */
+    V_CODES = 2 * KB, V_BLOCK = V_CODES + KB * QB, /* bytes of struct ig_kv_values: scales, all */
+    KV_PART = KV_Q8 ? HEAD_BLOCKS * V_BLOCK : KB * HEAD_DIM * KV_ELEM, /* K, or V */
     KV_BYTES = 2 * KV_PART,                 /* of one block and head */
     K_BUNCH = HEAD_DIM % 16 == 0 ? 16 : HEAD_DIM % 8 == 0 ? 8 : 2, /* dimensions of K at once */
     K_DEPTH = KV_FMT == IG_F32 ? 1 : 2 /* bunches in flight */
@@ -31,7 +31,7 @@ typedef unsigned kv_pair;
 #endif
 
 #if KV_Q8
-/* A lane's code of 32 values, and their d as f16: kernels.h, struct ig_kv_q8_0. */
+/* A lane's code of 32 values, and their d as f16: kernels.h. */
 IG_FN int kv_code(float x, unsigned *half)
 {
     unsigned most = size_bits(x);
@@ -91,7 +91,7 @@ struct pair {
     int i, j;
     float wi, wj, c, s;
 };
-enum { TURNS = KV_LORA ? 0 : ROPE_DIM }; /* of latent attention it is turned */
+enum { TURNS = KV_LORA || N_REL_BUCKET ? 0 : ROPE_DIM }; /* of latent attention it is turned */
 IG_FN struct pair pair_of(const struct turn *t, int d)
 {
     struct pair p = { d, d, 1.0f, 1.0f, 1.0f, 0.0f };
@@ -123,6 +123,19 @@ IG_FN float turned(const struct turn *t, int d)
 {
     const struct pair p = pair_of(t, d);
     return turn_pair(t, &p, d, t->x[p.i], t->x[p.j]);
+}
+
+/* Where the positions end that a row at `pos` sees. */
+IG_FN int seen_to(const struct ig_args *a, int pos)
+{
+    if (N_LAYER_ENC == 0 || a->whole == 0) return pos + 1;
+    return a->whole > 0 ? a->whole : ig_load_fresh(a->input);
+}
+/* q . k of a head becomes a score; `at`: the key's position less the query's. */
+IG_FN float score_of(const struct ig_args *a, int head, int at, float raw)
+{
+    if (N_REL_BUCKET == 0 || !a->rel_bias) return raw * ATTN_SCALE;
+    return fmaf(raw, ATTN_SCALE, a->rel_bias[(int64_t)head * BIAS_STRIDE + at]);
 }
 
 /* A row's head of q or of k; the scale of its norm is not there yet. */
@@ -168,13 +181,13 @@ IG_FN void store_pair(const struct ig_args *a, int seq, int pos, int kv_head, in
     unsigned kd, vd;
     const int kq = kv_code(k, &kd), vq = kv_code(v, &vd), row = pos % PR, i = d % QB;
     unsigned char *tile = base + (size_t)(pos % KB / PR * HEAD_BLOCKS + d / QB) * IG_KV_TILE;
-    unsigned char *to = base + KV_PART + (size_t)(pos % KB * HEAD_BLOCKS + d / QB) * V_BLOCK;
+    unsigned char *const vs = base + KV_PART + d / QB * V_BLOCK;
     if (i == 0) {
         *(unsigned short *)(void *)(tile + 2 * row) = (unsigned short)kd;
-        *(unsigned short *)(void *)to = (unsigned short)vd;
+        *(unsigned short *)(void *)(vs + 2 * (pos % KB)) = (unsigned short)vd;
     }
     tile[QB + i / 4 * 64 + 4 * row + i % 4] = (unsigned char)(kq + 128);
-    to[2 + i] = (unsigned char)vq;
+    vs[V_CODES + 4 * (pos % KB / 4 * QB + i) + pos % 4] = (unsigned char)vq;
 #else
     ((kv_elem *)(void *)base)[d * KB + pos % KB] = kv_round(k);
     ((kv_elem *)(void *)base)[(KB + pos % KB) * HEAD_DIM + d] = kv_round(v);

@@ -89,7 +89,7 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
 /* Panels of q, then k, then v; of latent attention those that read the normed row. */
 IG_KERNEL(ig_qkv, PANEL_THREADS, 4)
 {
-    int p = (int)blockIdx.x;
+    int p = (int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? IN_Q_STRIDE / PR : 0);
     if (p < IN_Q_STRIDE / PR) {
         DISPATCH(&a, FMT_QKV, a.mq.fmt, qkv_body, &a.mq, p, a.q, IN_Q_STRIDE)
         return;

@@ -16,6 +16,8 @@
 #else
 #define IG_TILE_KERNEL(X)
 #endif
+/* 1: a decode step, too, puts K and V into the cache before anyone reads them. */
+#define IG_STEP_STORES (!IG_KV_LORA && (IG_KV_Q8 || IG_N_LAYER_ENC))
 /* Where a layer has experts. */
 #if IG_ROUTED
 #define IG_ROUTE_KERNELS(X) \
@@ -38,7 +40,7 @@
 #define IG_LATENT_KERNELS(X)
 #define IG_STORE_KERNEL(X) X(store_kv, IG_PANEL_THREADS, 0)
 #endif
-#if IG_KV_Q8
+#if IG_STEP_STORES
 #define IG_STEP_STORE_KERNEL(X) IG_STORE_KERNEL(X)
 #else
 #define IG_STEP_STORE_KERNEL(X)

@@ -38,6 +38,7 @@ struct hidden {
 
 IG_FN float activated(float g, float u)
 {
+    if (ACT_RELU) return g < 0.0f ? 0.0f : g; /* there is no up */
     if (!ACT_OAI) return ig_silu(g) * u;
     g = g > ACT_LIMIT ? ACT_LIMIT : g;
     u = u > ACT_LIMIT ? ACT_LIMIT : u;
@@ -68,18 +69,22 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
     const void *x[ROWS];
     float acc[ROWS][2];
 
-    if (k->shift) {
+    const int works = !ACT_RELU || sub < 2;
+
+    if (k->shift && works) {
         fill_panel(panel.p, k->shift, f_panel(fmt, N_EMBD));
-        __syncthreads();
     }
-    panel_load(&b, &panel, 0);
+    if (k->shift) __syncthreads();
+    if (works) panel_load(&b, &panel, 0);
     UNROLL for (int t = 0; t < ROWS; t++)
     {
         const size_t r = (size_t)(t < rows ? token_row[t] : 0);
         x[t] = IS_BLOCK(fmt) ? (const void *)(q + r * (N_EMBD / QB)) : (const void *)(f + r * N_EMBD);
     }
-    panel_sum(acc, &b, &panel, x, rows);
-    panel_put(parts[sub], acc, &panel, rows);
+    if (works) {
+        panel_sum(acc, &b, &panel, x, rows);
+        panel_put(parts[sub], acc, &panel, rows);
+    }
     __syncthreads();
     /* A warp has a row's 32 hidden values, as down reads them. */
     const int row = (int)threadIdx.x / 32, i = (int)threadIdx.x % 32, half = i / 16, r = i % 16;
@@ -87,8 +92,8 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
     float h = 0.0f;
     if (2 * k->block + half < panels) {
         const int at = k->block * 32 + i;
-        h = activated(with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r)),
-                      with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
+        const float g = with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r));
+        h = activated(g, ACT_RELU ? 0.0f : with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
     }
     const size_t to = hidden_block(slot[row]);
     if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);

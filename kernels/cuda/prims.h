@@ -146,7 +146,6 @@ IG_FN float ig_bits(unsigned u) { return __uint_as_float(u); }
 /* Past L1: what other blocks, or a kernel that may still run, wrote. */
 IG_FN float ig_load_float(const float *p) { return __ldcg(p); }
 IG_FN int ig_load_fresh(const int *p) { return __ldcg(p); }
-IG_FN long long ig_load_fresh8(const void *p) { return __ldcg((const long long *)p); }
 
 /* Mapped host memory.  What the CPU answered is read after *done has come to `step`; what it is
  * asked is written before *posted says `step`. */

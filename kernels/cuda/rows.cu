@@ -27,6 +27,7 @@ IG_FN void take_words(const struct ig_args *a, int t, int force)
     for (int k = 0; k < 5; k++)
         if (i == 32 * k && (k < 4 || t < a->n_want)) to[k][t] = from[k][t];
     if (t == 0 && i == 160) *a->force = force;
+    if (N_LAYER_ENC > 0 && t == 0 && i == 162 && a->whole > 0) *a->input = a->whole;
     if (CACHED && i == 161) *a->xc.step += 1;
     if (CACHED && i >= 192 && i - 192 <= N_EXPERT_USED + 1) a->xc.split[i - 192] = a->xc.host_split[i - 192];
 }

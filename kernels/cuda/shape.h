@@ -5,10 +5,11 @@
  * NORM_EPS ATTN_SCALE ATTN_HEADS ATTN_SLICE TILE_PAD ROPE_DIM N_FF_ASIDE N_LAYER; the model's
  * arithmetic, as in templates/config.h: EMBD_SCALE RESIDUAL_SCALE LOGIT_SCALE QKV_CLIP
  * ACT_LIMIT ROUTE_SCALE ROUTER_JITTER, and switches NORM_LAYER QK_NORM_HEAD QK_NORM_FULL
- * ACT_OAI ROUTE_SIGMOID ROUTE_SPARSEMIXER ROUTE_NORM SHARED_GATE; for each matrix the set of its
+ * ACT_OAI ACT_RELU ROUTE_SIGMOID ROUTE_SPARSEMIXER ROUTE_NORM SHARED_GATE; for each matrix the set of its
  * formats as bits of enum ig_fmt: FMT_EMBD FMT_QKV FMT_O FMT_ROUTER FMT_GATE_UP
  * FMT_DOWN FMT_OUTPUT; of latent attention KV_LORA (0: none) Q_LORA NOPE_DIM V_DIM LATENT_EPS FMT_Q_B
- * FMT_K_B FMT_V_B; N_ROUTE_GROUP N_ROUTE_GROUP_USED ROUTE_GROUP_TOP; N_WAY, slots of a layer's set in the expert cache, 0 when
+ * FMT_K_B FMT_V_B; of an encoder-decoder N_LAYER_ENC (0: none), N_REL_BUCKET (0: none, positions turn) and N_CTX;
+ * N_ROUTE_GROUP N_ROUTE_GROUP_USED ROUTE_GROUP_TOP; N_WAY, slots of a layer's set in the expert cache, 0 when
  * everything is resident; and ROWS, activation rows that a block takes at once.
  *
  * ROWS 1 is the build for one row, a decode step: a block normalises and
@@ -25,7 +26,7 @@
 #define LEAST(a, b)  ((a) < (b) ? (a) : (b))
 #define KV_Q8 (KV_FMT == 3) /* IG_Q8_0 */
 /* K and V are in the cache before ig_attn starts; else a decode step's blocks make the row's own. */
-#define KV_STORED (ROWS > 1 || KV_Q8 || KV_LORA > 0)
+#define KV_STORED (ROWS > 1 || KV_Q8 || KV_LORA > 0 || N_LAYER_ENC > 0)
 _Static_assert(IG_Q8_0 == 3, "KV_Q8");
 
 enum {
@@ -39,6 +40,7 @@ enum {
     ASIDE_BLOCKS = DIV_UP(N_FF_ASIDE, 32),
     ASIDE = N_ROW * N_EXPERT_USED, /* slots: row * k + rank; the dense block's, ASIDE + row */
     RANKED = N_EXPERT_USED > 0 ? N_EXPERT_USED : 1, /* slots of a row, to divide by */
+    BIAS_STRIDE = 2 * N_CTX + KB, /* floats of a head: from the farthest key before a query to the farthest behind */
     O_DIM = KV_LORA ? N_HEAD * V_DIM : Q_DIM, /* what o reads */
     Q_STRIDE = UP_TO(Q_DIM, 16), /* floats from one row to the next */
     KV_STRIDE = UP_TO(KV_DIM, 16),

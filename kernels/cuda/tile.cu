@@ -31,6 +31,7 @@ _Static_assert(sizeof(struct tile) == IG_TILE_BYTES(HEAD_DIM, TILE_PAD), "what t
 /* What a row attends to, and what its softmax has come to. */
 struct tile_rows {
     int from[TILE_ROWS], to[TILE_ROWS];      /* positions [from, to) */
+    int at[TILE_ROWS];                       /* its own */
     float c[TILE_ROWS];                      /* of this block */
     float ca[TILE_ROWS], cb[TILE_ROWS];      /* of this span: for what was, for what comes */
     float m[TILE_ROWS], l[TILE_ROWS];        /* of all */
@@ -54,9 +55,10 @@ IG_FN void tile_bounds(const struct ig_args *a, struct tile_rows *r, int first)
 {
     const int t = (int)threadIdx.x;
     if (t < TILE_ROWS) {
-        const int row = first + t, pos = row < a->n ? a->row.pos[row] : -1;
-        r->to[t] = pos + 1;
-        r->from[t] = a->window > 0 && pos + 1 > a->window ? pos + 1 - a->window : 0;
+        const int row = first + t, real = row < a->n, pos = real ? a->row.pos[row] : 0;
+        r->at[t] = pos;
+        r->to[t] = real ? seen_to(a, pos) : 0;
+        r->from[t] = real && a->window > 0 && pos + 1 > a->window ? pos + 1 - a->window : 0;
     }
     __syncthreads();
     if (t == 0) {
@@ -120,12 +122,15 @@ IG_FN void tile_scores(float (*x)[4], const struct tile *s)
     }
 }
 
-IG_FN void put_scores(struct tile *s, float (*x)[4])
+/* `first`: the block's position. */
+IG_FN void put_scores(const struct ig_args *a, struct tile *s, const struct tile_rows *r, float (*x)[4], int first)
 {
-    const int row = (int)threadIdx.x / 16 * 4, at = (int)threadIdx.x % 16 * 4;
+    const int row = (int)threadIdx.x / 16 * 4, at = (int)threadIdx.x % 16 * 4, head = (int)blockIdx.x;
     UNROLL for (int j = 0; j < 4; j++)
     {
-        const ig_f4 v = { x[0][j] * ATTN_SCALE, x[1][j] * ATTN_SCALE, x[2][j] * ATTN_SCALE, x[3][j] * ATTN_SCALE };
+        float y[4];
+        UNROLL for (int i = 0; i < 4; i++) y[i] = score_of(a, head, first + at + j - r->at[row + i], x[i][j]);
+        const ig_f4 v = { y[0], y[1], y[2], y[3] };
         *(ig_f4 *)(void *)&s->u.p[at + j][row] = v;
     }
 }
@@ -259,7 +264,7 @@ IG_FN void tile_block(const struct ig_args *a, struct tile *s, struct tile_rows 
     __syncthreads();
     tile_scores(x, s);
     __syncthreads();
-    put_scores(s, x);
+    put_scores(a, s, r, x, first);
     __syncthreads();
     tile_softmax(s, r, f, first);
     __syncthreads();

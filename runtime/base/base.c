@@ -1,22 +1,19 @@
-/* base.c -- error texts and the two ways to report one. */
+/* base.c -- errors: their exit codes and the two ways to report one. */
 #include "base.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    int code;
-    const char *text;
-} table[] = {
-#define X(name, code, text) [IG_##name] = { code, text },
-    IG_ERRORS(X)
+int ig_exit_code(enum ig_err err)
+{
+    static const int code_of[] = {
+#define X(name, code) [IG_##name] = code,
+        IG_ERRORS(X)
 #undef X
-};
-
-int ig_exit_code(enum ig_err err) { return table[err].code; }
-
-const char *ig_err_text(enum ig_err err) { return table[err].text; }
+    };
+    return code_of[err];
+}
 
 /* Bytes at `p` that are one control character; 0: none. */
 static int control(const char *p)

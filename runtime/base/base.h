@@ -11,20 +11,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* name, exit code, text */
+/* name, exit code */
 #define IG_ERRORS(X)                                                                               \
-    X(OK, 0, "ok")                                                                                 \
-    X(FAIL, 1, "failed")                                                                           \
-    X(IO, 1, "input/output error")                                                                 \
-    X(NO_MEM, 1, "not enough memory")                                                              \
-    X(BAD_FILE, 1, "malformed file")                                                               \
-    X(USAGE, 2, "bad usage")                                                                       \
-    X(MISMATCH, 3, "does not match this build")                                                    \
-    X(NO_DEVICE, 3, "no device that the build was planned for")                                    \
-    X(NO_ISA, 3, "the CPU lacks an instruction set the build was planned for")
+    X(OK, 0)                                                                                       \
+    X(FAIL, 1)                                                                                     \
+    X(IO, 1)                                                                                       \
+    X(NO_MEM, 1)                                                                                   \
+    X(BAD_FILE, 1)                                                                                 \
+    X(USAGE, 2)                                                                                    \
+    X(MISMATCH, 3)  /* the file is not this build's */                                             \
+    X(NO_DEVICE, 3) /* no device that the build was planned for */                                 \
+    X(NO_ISA, 3)    /* the CPU lacks an instruction set that it was planned for */
 
 enum ig_err {
-#define X(name, code, text) IG_##name,
+#define X(name, code) IG_##name,
     IG_ERRORS(X)
 #undef X
 };
@@ -40,7 +40,6 @@ struct ig_why {
 void ig_escape(char *to, size_t room, const char *from);
 
 int ig_exit_code(enum ig_err err);
-const char *ig_err_text(enum ig_err err);
 
 /* Set `why` and return `err`: `return ig_fail(why, IG_BAD_FILE, "%s: ...", path);` */
 enum ig_err ig_fail(struct ig_why *why, enum ig_err err, const char *fmt, ...)

@@ -130,6 +130,13 @@ struct ig_list {
     uint32_t n; /* 0: a checkpoint that has one is another model's */
 };
 
+/* A key that a checkpoint may leave out or state with one of these values, spelled as messages show
+ * them: another is arithmetic that no plan of the family has.  No value: it must be absent. */
+struct ig_only {
+    const char *hf[1], *gguf;
+    const char *want[IG_N_FACT_KEY];
+};
+
 /* A named part of the arena, for `plan`, `info` and the start-up message. */
 struct ig_region {
     const char *name;

@@ -1,4 +1,5 @@
-/* range.c -- see range.h.  The toolkit's headers find the profiler themselves: nothing is linked. */
+/* range.c -- see range.h.  The toolkit's headers find the profiler themselves: nothing is linked.
+ */
 #include "range.h"
 
 #ifdef IG_RANGES

@@ -70,8 +70,10 @@ int ig_pick_most(const struct ig_pick *p, int n_layer, int most, uint8_t *by_cpu
         int any = 0;
         ig_pick_layers(p, n_layer, n, by_cpu);
         for (int i = 0; i < n_layer; i++) any |= by_cpu[i];
-        if (any) lo = n;
-        else hi = n;
+        if (any)
+            lo = n;
+        else
+            hi = n;
     }
     return lo;
 }

@@ -1,8 +1,8 @@
 /* split.h -- misses of a layer between a link and a processor that work at the same time.
  *
- * What an expert costs is linear: so much before the first, so much for each, and another rate while
- * the other side works too (they share RAM).  Of m misses those go to the processor whose layer then
- * ends sooner than with the link alone; with no gain, none does.
+ * What an expert costs is linear: so much before the first, so much for each, and another rate
+ * while the other side works too (they share RAM).  Of m misses those go to the processor whose
+ * layer then ends sooner than with the link alone; with no gain, none does.
  */
 #ifndef IG_SPLIT_H
 #define IG_SPLIT_H

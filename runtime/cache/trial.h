@@ -21,16 +21,17 @@ struct ig_trial_rule {
 };
 
 struct ig_trial {
-    int n_way;                      /* below 2: way 0, for good */
-    int best, now;                  /* outside a trial; of the step that comes */
-    uint32_t at, trials;            /* steps since the last trial's begin; trials that have ended */
-    double sum[IG_TRIAL_WAYS];      /* of the trial under way */
+    int n_way;                 /* below 2: way 0, for good */
+    int best, now;             /* outside a trial; of the step that comes */
+    uint32_t at, trials;       /* steps since the last trial's begin; trials that have ended */
+    double sum[IG_TRIAL_WAYS]; /* of the trial under way */
     uint32_t n[IG_TRIAL_WAYS];
-    double mean[IG_TRIAL_WAYS];     /* of the last one */
+    double mean[IG_TRIAL_WAYS]; /* of the last one */
 };
 
 void ig_trial_init(struct ig_trial *t, const struct ig_trial_rule *rule, int n_way);
-/* A step of way t->now took so many seconds; below 0: it is none to judge by.  -> the next one's. */
+/* A step of way t->now took so many seconds; below 0: it is none to judge by.  -> the next one's.
+ */
 int ig_trial_step(struct ig_trial *t, const struct ig_trial_rule *rule, double took);
 
 #endif

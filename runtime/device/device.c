@@ -23,7 +23,7 @@ struct ig_device {
     cudaStream_t copies;
     cudaEvent_t filled[2], free[2];
     cudaGraphExec_t graph;
-    unsigned char *reach; /* host memory that is registered, in chunks of REACH_CHUNK */
+    unsigned char *reach;             /* host memory that is registered, in chunks of REACH_CHUNK */
     uint64_t reach_bytes, reach_want; /* so far, written by who registers; in the end */
     pthread_t reacher;                /* registers the rest */
     int reach_thread, reaching, reach_stop;

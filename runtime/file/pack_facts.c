@@ -26,18 +26,18 @@ struct stated {
     struct ig_why *why;
 };
 
-/* The value at a path of keys; NULL: none. */
-static const json_t *at(const json_t *object, const char *keys)
+const json_t *ig_config_at(const json_t *config, const char *path)
 {
     char key[KEY_BYTES];
 
-    while (keys && object) {
-        const size_t n = strcspn(keys, ".");
-        snprintf(key, sizeof key, "%.*s", (int)n, keys);
-        object = json_object_get(object, key);
-        keys = keys[n] ? keys + n + 1 : NULL;
+    while (path && config) {
+        const size_t n = strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", (int)n, path);
+        config = json_is_array(config) ? json_array_get(config, strtoul(key, NULL, 10) - 1)
+                                       : json_object_get(config, key);
+        path = path[n] ? path + n + 1 : NULL;
     }
-    return json_is_null(object) ? NULL : object;
+    return json_is_null(config) ? NULL : config;
 }
 
 /* The first of `keys` that config.json states. */
@@ -45,7 +45,7 @@ static const json_t *first(const struct stated *o, const char *const keys[IG_N_F
                            const char **key)
 {
     for (int i = 0; i < IG_N_FACT_KEY && keys[i]; i++) {
-        const json_t *v = at(o->config, keys[i]);
+        const json_t *v = ig_config_at(o->config, keys[i]);
         *key = keys[i];
         if (v) return v;
     }
@@ -209,7 +209,7 @@ static enum ig_err check_all(const struct stated *o)
     for (int i = 0; i < ig_n_words && !err; i++) err = check_word(o, &ig_words[i]);
     for (int i = 0; i < ig_n_facts && !err; i++) err = check_number(o, &ig_facts[i]);
     for (int i = 0; i < ig_n_lists && !err; i++) err = check_list(o, &ig_lists[i]);
-    return err;
+    return err ? err : ig_pack_check_only(o->s, o->file, o->config, o->why);
 }
 
 static enum ig_err check_config(const struct ig_pack_src *s, const char *path, struct ig_why *why)

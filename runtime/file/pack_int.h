@@ -2,6 +2,7 @@
  *
  *   pack.c        the walk over the plan, the output
  *   pack_facts.c  what the checkpoint says of its model, against the plan
+ *   pack_only.c   what it may not say otherwise, whatever the plan
  *   pack_src.c    a checkpoint's tensors as rows of the plan's matrices
  *   pack_synth.c  random panels
  *   pack_tok.c    the tokenizer section
@@ -16,6 +17,8 @@
 
 /* Behind what a checkpoint of another model lacks or says; takes its path. */
 #define OTHER_MODEL "; this binary is for " IG_MODEL_ID "; make MODEL=%s builds one for it"
+
+struct json_t;
 
 enum ig_pack_kind { IG_PACK_SYNTH, IG_PACK_HF, IG_PACK_GGUF, IG_PACK_WFILE };
 
@@ -57,6 +60,11 @@ char *ig_pack_folder(const struct ig_pack_src *s);
 enum ig_err ig_pack_find(struct ig_pack_src *s, struct ig_pack_item *it, struct ig_why *why);
 /* IG_MISMATCH when the checkpoint states another fact than the plan. */
 enum ig_err ig_pack_check_facts(const struct ig_pack_src *s, struct ig_why *why);
+/* Keys that must be absent or harmless; config: of config.json, NULL with GGUF. */
+enum ig_err ig_pack_check_only(const struct ig_pack_src *s, const char *file,
+                               const struct json_t *config, struct ig_why *why);
+/* The value at a path of keys: "a.b" is b of the object a, "a.1" the first of the list a; NULL: none. */
+const struct json_t *ig_config_at(const struct json_t *config, const char *path);
 /* Say which tensors the plan did not ask for. */
 void ig_pack_warn_unused(const struct ig_pack_src *s, void (*warn)(const char *line));
 

@@ -40,6 +40,7 @@ void ig_step_fill(unsigned char *mem)
         .output_norm = vector(data, ig_output_norm),
         .output_norm_bias = vector(data, ig_output_norm_bias),
         .shared_scale = AT(GATE, float),
+        .input = AT(INPUT, int32_t),
         .force = force, .force_expert = force + 1, .force_weight = (float *)(void *)(force + 1 + FORCED),
         .host_force = &seen->force, .host_expert = seen->force_expert, .host_weight = seen->force_weight,
     };
@@ -63,15 +64,26 @@ void ig_step_experts(const struct ig_layer *l, const unsigned char *place)
     ig_step.args.down = matrix(place, &l->down);
 }
 
+/* A place of the KV cache. */
+static unsigned char *kv_at(unsigned char *mem, int place)
+{
+    return mem + IG_VRAM_KV_OFF +
+           (uint64_t)place * IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_PART_BYTES;
+}
+
 void ig_step_layer(const struct ig_engine *e, int layer)
 {
     struct ig_args *const a = &ig_step.args;
     const struct ig_layer *l = &ig_layers[layer];
     unsigned char *mem = ig_device_mem(e->device);
     const unsigned char *data = ig_step.weights;
-    const uint64_t layer_kv = (uint64_t)IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_PART_BYTES;
     a->window = (int32_t)l->window;
-    a->kv = mem + IG_VRAM_KV_OFF + (uint64_t)layer * layer_kv;
+    a->whole = a->kv_alone = 0;
+    a->kv = kv_at(mem, ig_kv_self(layer));
+#if IG_N_REL_BUCKET
+    a->rel_bias = ig_rel_bias_in((const float *)(const void *)(mem + IG_VRAM_BIAS_OFF),
+                                 layer >= IG_N_LAYER_ENC);
+#endif
     a->layer = layer;
     a->routed = l->ffn == IG_FFN_MOE;
     a->aside = (int32_t)l->dense_gate.rows;
@@ -111,6 +123,25 @@ void ig_step_layer(const struct ig_engine *e, int layer)
     ig_cache_layer(e, &a->xc, layer);
 #endif
 }
+
+#if IG_N_LAYER_ENC
+void ig_step_enc_norm(void) { ig_step.args.mixer_norm = vector(ig_step.weights, ig_enc_norm); }
+
+void ig_step_cross(const struct ig_engine *e, int layer)
+{
+    struct ig_args *const a = &ig_step.args;
+    const struct ig_layer *l = &ig_layers[layer];
+    const unsigned char *data = ig_step.weights;
+    a->kv = kv_at(ig_device_mem(e->device), ig_kv_cross(layer));
+    a->whole = -1;
+    a->rel_bias = NULL;
+    a->mixer_norm = vector(data, l->cross_norm);
+    a->mq = matrix(data, &l->cross_q);
+    a->mk = matrix(data, &l->cross_k);
+    a->mv = matrix(data, &l->cross_v);
+    a->mo = matrix(data, &l->cross_o);
+}
+#endif
 
 int ig_router_blocks(const struct ig_mat *m)
 {

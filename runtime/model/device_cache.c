@@ -225,7 +225,10 @@ void ig_cache_close(struct ig_engine *e)
 
 /* -- many rows: layers pass through the cache's memory */
 
-static uint64_t half_bytes(const struct ig_engine *e) { return ig_cache_bytes(e) / 2 / 4096 * 4096; }
+static uint64_t half_bytes(const struct ig_engine *e)
+{
+    return ig_cache_bytes(e) / 2 / 4096 * 4096;
+}
 
 static uint64_t layer_bytes(int layer)
 {

@@ -25,8 +25,8 @@ void ig_cache_pinned(struct ig_engine *e, int quiet);
 /* What differs by layer. */
 void ig_cache_layer(const struct ig_engine *e, struct ig_xcache *c, int layer);
 
-/* Layers pass through the slots' memory, half of it each in turn, but for those that the CPU computes
- * (ig_prefill_by_cpu).  The cache is empty afterwards, if any did. */
+/* Layers pass through the slots' memory, half of it each in turn, but for those that the CPU
+ * computes (ig_prefill_by_cpu).  The cache is empty afterwards, if any did. */
 int ig_stream_fits(const struct ig_engine *e); /* two layers do */
 void ig_stream_begin(struct ig_engine *e);
 /* Where the layer's experts are, one after the other, for kernels launched from now on. */
@@ -37,8 +37,8 @@ void ig_stream_end(struct ig_engine *e);
 
 /* After ig_rate_measure and ig_miss_plan: what a batch's layers cost on either side. */
 void ig_prefill_open(struct ig_engine *e);
-/* e->batch: 0, it goes row by row; 1, as a batch, of which the CPU takes the layers with experts that
- * ig_prefill_by_cpu names: ig_prefill_layer is their feed-forward block. */
+/* e->batch: 0, it goes row by row; 1, as a batch, of which the CPU takes the layers with experts
+ * that ig_prefill_by_cpu names: ig_prefill_layer is their feed-forward block. */
 int ig_prefill_batch(struct ig_engine *e);
 int ig_prefill_by_cpu(int layer);
 void ig_prefill_layer(struct ig_engine *e, int layer);

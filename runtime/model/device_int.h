@@ -71,6 +71,10 @@ enum ig_err ig_batch_kernels(struct ig_engine *e, struct ig_why *why);
 void ig_step_fill(unsigned char *mem);
 void ig_step_layer(const struct ig_engine *e, int layer);
 void ig_step_experts(const struct ig_layer *l, const unsigned char *place);
+/* After it: the decoder's attention to the encoder's output, which reads normed rows; the encoder's
+ * last norm. */
+void ig_step_enc_norm(void);
+void ig_step_cross(const struct ig_engine *e, int layer);
 /* Half panels for a float router (kernels/cuda/linear.cu); 32 hidden values each of the layer's
  * dense block. */
 int ig_router_blocks(const struct ig_mat *m);
@@ -79,6 +83,18 @@ int ig_aside_blocks(void);
 /* One row, more rows, kernel by kernel. */
 void ig_step_all(struct ig_engine *e);
 void ig_batch_all(struct ig_engine *e);
+/* Parts of a batch's layer: a kernel of the embedding; a norm (`in` as in ig_norm), whose rows q, k
+ * and v read (IG_OF_Q: q alone; IG_OF_KV: k and v alone); K and V into the cache; attention and o
+ * onto the residual stream; the feed-forward block. */
+enum ig_of { IG_OF_ALL, IG_OF_Q, IG_OF_KV };
+void ig_batch_embed(struct ig_engine *e);
+void ig_batch_norm(struct ig_engine *e, int in);
+void ig_batch_project(struct ig_engine *e, enum ig_of of);
+void ig_batch_store(struct ig_engine *e);
+void ig_batch_attend(struct ig_engine *e);
+void ig_batch_ffn(struct ig_engine *e, const struct ig_layer *l);
+/* Rows [row, row + n) of the batch into memory that the device sees. */
+void ig_step_hand_over(const struct ig_engine *e, int row, int n);
 /* To a tap: rows of the residual stream and what the router chose, as they are now; the last norm.
  */
 void ig_step_show(struct ig_engine *e, int layer);

@@ -83,6 +83,19 @@ void ig_step_reach(struct ig_engine *e, const struct ig_open *o)
 }
 #endif
 
+enum ig_err ig_step_put(struct ig_engine *e, uint64_t off, uint64_t bytes,
+                        void (*fill)(struct ig_engine *e, float *to), struct ig_why *why)
+{
+    float *p = ig_device_pin(e->device, bytes, NULL);
+    if (!p)
+        return ig_fail(why, IG_NO_MEM, "device: cannot pin %llu bytes of host memory",
+                       (unsigned long long)bytes);
+    fill(e, p);
+    const enum ig_err err = ig_device_put(e->device, off, p, bytes, why);
+    ig_device_unpin(e->device, p);
+    return err;
+}
+
 void ig_step_record(struct ig_engine *e)
 {
     ig_step.args.n = ig_step.args.n_want = 1;

@@ -1,5 +1,5 @@
-/* device_prefill.c -- batches whose experts lie in RAM: which layers' experts come over the link, which
- * the CPU computes where they are, and which batches go row by row.
+/* device_prefill.c -- batches whose experts lie in RAM: which layers' experts come over the link,
+ * which the CPU computes where they are, and which batches go row by row.
  *
  * The CPU takes a layer's whole feed-forward block: the residual stream comes to it and goes back,
  * with the same bits as on the device.  cache/pick.h reckons, with what was measured at start.
@@ -19,10 +19,10 @@ enum { TRIED_ROWS = 32 };
 
 static struct prefill {
     struct ig_pick cost;
-    double step_s;                 /* of a row by itself; the last ones' mean */
-    uint8_t by_cpu[IG_N_LAYER];    /* of layers with experts, in order */
-    int rows, cpu_rows;            /* batches up to so many go row by row; have layers on the CPU */
-    double refill_s;               /* to have a full cache again when layers went through it */
+    double step_s;              /* of a row by itself; the last ones' mean */
+    uint8_t by_cpu[IG_N_LAYER]; /* of layers with experts, in order */
+    int rows, cpu_rows;         /* batches up to so many go row by row; have layers on the CPU */
+    double refill_s;            /* to have a full cache again when layers went through it */
 } prefill;
 
 static int routed(void)
@@ -48,8 +48,8 @@ static void on_cpu(struct ig_engine *e, int layer)
 void ig_prefill_layer(struct ig_engine *e, int layer)
 {
     const struct ig_args *a = &ig_step.args;
-    const size_t n = (size_t)e->batch->n, x = (size_t)((const unsigned char *)a->x -
-                                                      ig_device_mem(e->device));
+    const size_t n = (size_t)e->batch->n,
+                 x = (size_t)((const unsigned char *)a->x - ig_device_mem(e->device));
     struct ig_why why;
     ig_range_begin("experts by the CPU", layer);
     ig_device_get(e->device, e->x, a->x, n * IG_N_EMBD * sizeof *e->x);
@@ -57,8 +57,8 @@ void ig_prefill_layer(struct ig_engine *e, int layer)
     on_cpu(e, layer);
     enum ig_err err = ig_device_put(e->device, x, e->x, n * IG_N_EMBD * sizeof *e->x, &why);
     if (err == IG_OK && e->tap.routed) /* what ig_step_show reads */
-        err = ig_device_put(e->device, IG_VRAM_TOPK_OFF, IG_BUF(e, TOPK, void),
-                            IG_VRAM_TOPK_BYTES, &why);
+        err = ig_device_put(e->device, IG_VRAM_TOPK_OFF, IG_BUF(e, TOPK, void), IG_VRAM_TOPK_BYTES,
+                            &why);
     if (err != IG_OK) ig_die("%s", why.text);
     ig_range_end();
 }
@@ -80,7 +80,11 @@ static double row_seconds(struct ig_engine *e, const struct ig_pick *p)
     static const uint8_t want[TRIED_ROWS];
     static const int32_t zero[TRIED_ROWS];
     const int most = IG_N_ROW;
-    const struct ig_batch b = { .n = most < TRIED_ROWS ? most : TRIED_ROWS, .token = zero, .pos = zero, .seq = zero, .want = want };
+    const struct ig_batch b = { .n = most < TRIED_ROWS ? most : TRIED_ROWS,
+                                .token = zero,
+                                .pos = zero,
+                                .seq = zero,
+                                .want = want };
     double row = 0.0;
     e->batch = &b;
     e->x = IG_BUF(e, X, float);
@@ -172,10 +176,10 @@ const char *ig_prefill_says(const struct ig_engine *e)
         n = snprintf(text, sizeof text, "a layer's experts take %.2f ms over the link",
                      1e3 * p->link);
     if (p->each > 0.0)
-        n += snprintf(text + n, sizeof text - (size_t)n,
-                      ", by the CPU %.2f ms for all and %.1f us a row; it takes layers of up to %d rows",
-                      1e3 * (p->start + p->n_expert * p->each), 1e6 * p->n_used * p->row,
-                      prefill.cpu_rows);
+        n += snprintf(
+            text + n, sizeof text - (size_t)n,
+            ", by the CPU %.2f ms for all and %.1f us a row; it takes layers of up to %d rows",
+            1e3 * (p->start + p->n_expert * p->each), 1e6 * p->n_used * p->row, prefill.cpu_rows);
     snprintf(text + n, sizeof text - (size_t)n,
              e->miss.share >= 0 ? "; --link decides instead"
                                 : "; a first prompt goes row by row up to %d rows",

@@ -101,7 +101,8 @@ void ig_rate_measure(struct ig_engine *e)
     m->by_cpu.each[1] = m->by_cpu.each[0];
     if (!link) return;
     /* As many copies as take as long as the CPU's experts. */
-    const int asked = (n + of - 1) / of, copies = 1 + (int)(asked * middle(several) / m->link.each[0]);
+    const int asked = (n + of - 1) / of,
+              copies = 1 + (int)(asked * middle(several) / m->link.each[0]);
     for (int i = 0; i < ROUNDS; i++, at += (uint32_t)(n + copies) + 1) {
         const double from = ig_seconds();
         copy_experts(e, at + (uint32_t)n, copies);

@@ -43,7 +43,7 @@ static void layer_step(struct ig_engine *e, int layer)
     run_step(e, STEP_latent_q, QH_PANELS, 1);
 #endif
     run_step(e, STEP_absorb, ABSORB_BLOCKS, 1);
-#elif IG_KV_Q8
+#elif IG_STEP_STORES
     run_step(e, STEP_store_kv, 1, IG_N_HEAD_KV);
 #endif
     run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
@@ -51,6 +51,12 @@ static void layer_step(struct ig_engine *e, int layer)
     run_step(e, STEP_values, VALUE_BLOCKS, 1);
 #endif
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
+#if IG_N_LAYER_ENC
+    ig_step_cross(e, layer);
+    run_step(e, STEP_qkv, IG_Q_STRIDE / 16, 1);
+    run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
+    run_step(e, STEP_attn_out, EMBD_PANELS, 1);
+#endif
     run_step(e, STEP_router, 1 + routers, 1);
     const int cached = IG_XC && ig_step.args.routed,
               fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
@@ -103,7 +109,7 @@ void ig_step_all(struct ig_engine *e)
 {
     run_step(e, STEP_embed, 1, 1);
     ig_step_show(e, IG_TAP_EMBED);
-    for (int layer = 0; layer < IG_N_LAYER; layer++) {
+    for (int layer = IG_N_LAYER_ENC; layer < IG_N_LAYER; layer++) {
         layer_step(e, layer);
         ig_step_show(e, layer);
     }
@@ -111,8 +117,7 @@ void ig_step_all(struct ig_engine *e)
     ig_step_show_output(e);
 }
 
-/* Rows [row, row + n) of the batch into memory that the device sees. */
-static void hand_over(const struct ig_engine *e, int row, int n)
+void ig_step_hand_over(const struct ig_engine *e, int row, int n)
 {
     struct ig_step_shared *const s = ig_step.shared;
     const struct ig_batch *b = e->batch;
@@ -147,7 +152,7 @@ static void answered_step(struct ig_engine *e, int looked_into)
 #pragma omp parallel num_threads(e->miss.cpu ? e->team.n : 1)
     {
         struct ig_worker w = ig_worker(e, omp_get_thread_num());
-        for (int layer = 0; layer < IG_N_LAYER; layer++) {
+        for (int layer = IG_N_LAYER_ENC; layer < IG_N_LAYER; layer++) {
             if (looked_into && w.tid == 0) layer_step(e, layer);
             if (e->miss.cpu) ig_miss_answer(&w, layer);
             if (looked_into && w.tid == 0) ig_step_show(e, layer);
@@ -170,7 +175,7 @@ static void row_by_row(struct ig_engine *e)
     const int n_want = e->n_want, looked_into = e->tap.hidden || e->tap.routed;
     for (int row = 0, done = 0; row < b->n; row++) {
         const int wanted = done < n_want && e->want_row[done] == row;
-        hand_over(e, row, 1);
+        ig_step_hand_over(e, row, 1);
         ig_step.shared->want[0] = 0;
         ig_step.args.n_want = wanted || !looked_into;
         ig_step.shown_row = row;
@@ -193,7 +198,7 @@ void ig_step_forward(struct ig_engine *e)
         return;
     }
 #endif
-    hand_over(e, 0, e->batch->n);
+    ig_step_hand_over(e, 0, e->batch->n);
     memcpy(ig_step.shared->want, e->want_row, sizeof(int32_t) * (size_t)e->n_want);
     ig_step.args.n_want = e->n_want;
     ig_step.shown_row = 0;

@@ -15,6 +15,14 @@ void ig_step_reach(struct ig_engine *e, const struct ig_open *o);
 struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer);
 void ig_step_stats_reset(struct ig_engine *e);
 #endif
+/* What `fill` writes, by way of pinned memory, into the device's memory at `off`. */
+enum ig_err ig_step_put(struct ig_engine *e, uint64_t off, uint64_t bytes,
+                        void (*fill)(struct ig_engine *e, float *to), struct ig_why *why);
+#if IG_N_LAYER_ENC
+void ig_step_bias(struct ig_engine *e, float *to); /* ig_fill_bias from the weights there */
+/* ig_encode. */
+void ig_step_encode(struct ig_engine *e, const int32_t *ids, int n, int batch);
+#endif
 /* Make a decode step one graph. */
 void ig_step_record(struct ig_engine *e);
 /* Run e->batch, whose e->n_want rows e->want_row want logits. */

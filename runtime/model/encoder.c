@@ -7,6 +7,7 @@
  * encoder's output, which stay in the KV cache until the next input.
  */
 #include "state.h"
+#include "device_step.h"
 
 #include <omp.h>
 
@@ -41,7 +42,9 @@ static void layer_of(struct ig_worker *w, const struct input *in, int layer)
     const struct ig_layer *l = &ig_layers[layer];
     const struct ig_reach reach = { .place = ig_kv_self(layer),
                                     .whole = in->n,
-                                    .bias = ig_rel_bias(e, 0) };
+                                    .bias = ig_rel_bias(e, 0),
+                                    .out = IG_BUF(e, AO, float),
+                                    .to_blocks = IG_HEADS_TO_BLOCKS && ig_is_block(l->o.fmt) };
 
     for (int at = 0; at < in->n; at += in->batch) {
         turn_to(w, in, at);
@@ -55,7 +58,7 @@ static void layer_of(struct ig_worker *w, const struct input *in, int layer)
         ig_norm_rows(w, l->mixer_norm, 0);
         ig_project(w, &l->q, NULL, NULL);
         ig_team_wait(&e->team);
-        ig_attend(w, &reach, IG_BUF(e, AO, float));
+        ig_attend(w, &reach);
         ig_attn_output(w, &l->o);
         ig_team_wait(&e->team);
         ig_norm_rows(w, l->ffn_norm, 0);
@@ -104,6 +107,12 @@ void ig_encode(struct ig_engine *e, const int32_t *ids, int n, int batch)
     IG_ASSERT(n > 0 && n <= e->n_ctx && batch > 0 && batch <= IG_N_ROW);
     for (int i = 0; i < n; i++) IG_ASSERT(ids[i] >= 0 && ids[i] < IG_N_VOCAB);
     e->n_enc = n;
+#if IG_DEVICE
+    if (e->device) {
+        ig_step_encode(e, ids, n, batch);
+        return;
+    }
+#endif
 #pragma omp parallel num_threads(e->team.n)
     run(e, &in, omp_get_thread_num());
 }
@@ -113,11 +122,15 @@ void ig_cross(struct ig_worker *w, int layer)
 {
     struct ig_engine *e = w->e;
     const struct ig_layer *l = &ig_layers[layer];
-    const struct ig_reach reach = { .place = ig_kv_cross(layer), .whole = e->n_enc };
+    const struct ig_reach reach = { .place = ig_kv_cross(layer),
+                                    .whole = e->n_enc,
+                                    .out = IG_BUF(e, AO, float),
+                                    .to_blocks =
+                                        IG_HEADS_TO_BLOCKS && ig_is_block(l->cross_o.fmt) };
 
     ig_project(w, &l->cross_q, NULL, NULL);
     ig_team_wait(&e->team);
-    ig_attend(w, &reach, IG_BUF(e, AO, float));
+    ig_attend(w, &reach);
     ig_attn_output(w, &l->cross_o);
 }
 
@@ -129,15 +142,12 @@ static int bucket(int stack, int at)
     return at > 0 && stack == 0 ? b + IG_N_REL_BUCKET / 2 : b;
 }
 
-void ig_fill_bias(struct ig_engine *e)
+void ig_fill_bias(float *to, const float *const *table)
 {
-    for (int stack = 0; stack < 2; stack++) {
-        const float *table = ig_vec(e, ig_layers[stack * IG_N_LAYER_ENC].rel_bias);
-        float *to = IG_BUF(e, BIAS, float) + (size_t)stack * IG_N_HEAD * IG_BIAS_STRIDE;
+    for (int stack = 0; stack < 2; stack++)
         for (int head = 0; head < IG_N_HEAD; head++, to += IG_BIAS_STRIDE)
             for (int i = 0; i < IG_BIAS_STRIDE; i++)
-                to[i] = table[bucket(stack, i - IG_N_CTX) * IG_N_HEAD + head];
-    }
+                to[i] = table[stack][bucket(stack, i - IG_N_CTX) * IG_N_HEAD + head];
 }
 
 #else

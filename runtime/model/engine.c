@@ -68,7 +68,7 @@ static void touch(struct ig_engine *e, int poison)
 }
 
 /* cos, sin of position * frequency: Su et al. 2021, RoFormer, equation 15. */
-static void fill_rope(const struct ig_engine *e, float *cs)
+static void fill_rope(struct ig_engine *e, float *cs)
 {
     for (int table = 0; table < IG_N_ROPE; table++) {
         const float scale = ig_rope_scale[table];
@@ -101,7 +101,9 @@ static enum ig_err prepare_arena(struct ig_engine *e, const struct ig_open *o, s
     touch(e, o->poison);
     fill_rope(e, IG_BUF(e, ROPE, float));
 #if IG_N_REL_BUCKET
-    ig_fill_bias(e);
+    const float *const table[2] = { ig_vec(e, ig_layers[0].rel_bias),
+                                    ig_vec(e, ig_layers[IG_N_LAYER_ENC].rel_bias) };
+    ig_fill_bias(IG_BUF(e, BIAS, float), table);
 #endif
     /* The mover's thread and the system's inherit this one's CPUs: not its core. */
     ig_cpus_unpin(&cpus);
@@ -128,15 +130,10 @@ static enum ig_err prepare_device(struct ig_engine *e, const struct ig_open *o, 
     err = ig_load_weights(e, o, why);
 #endif
     if (err != IG_OK) return err;
-    float *cs = ig_device_pin(e->device, IG_VRAM_ROPE_BYTES, NULL);
-    if (err == IG_OK && !cs)
-        err = ig_fail(why, IG_NO_MEM, "device: cannot pin %" PRIu64 " bytes of host memory",
-                      (uint64_t)IG_VRAM_ROPE_BYTES);
-    if (err == IG_OK) {
-        fill_rope(e, cs);
-        err = ig_device_put(e->device, IG_VRAM_ROPE_OFF, cs, IG_VRAM_ROPE_BYTES, why);
-    }
-    if (cs) ig_device_unpin(e->device, cs);
+    err = ig_step_put(e, IG_VRAM_ROPE_OFF, IG_VRAM_ROPE_BYTES, fill_rope, why);
+#if IG_N_REL_BUCKET
+    if (err == IG_OK) err = ig_step_put(e, IG_VRAM_BIAS_OFF, IG_VRAM_BIAS_BYTES, ig_step_bias, why);
+#endif
     if (err == IG_OK) ig_step_record(e);
     return err;
 }

@@ -9,11 +9,17 @@
 #include <omp.h>
 #include <string.h>
 
-/* Normed copies of all rows, as floats and, where block weights read them, as int8 blocks. */
+/* Normed copies of all rows, as floats and, where block weights read them, as int8 blocks.  Of a
+ * single row every thread makes its own. */
 void ig_norm_rows(struct ig_worker *w, uint64_t weight, uint64_t bias)
 {
     struct ig_engine *e = w->e;
     int lo, hi;
+    if (e->batch->n == 1) {
+        ig_norm(e, w->xn, ig_x(e, 0), weight, bias);
+        if (IG_MEM_XQ_BYTES) ig_kern.quantize(w->xnq, w->xn, IG_N_EMBD);
+        return;
+    }
     ig_team_share(&e->team, w->tid, e->batch->n, &lo, &hi);
     for (int t = lo; t < hi; t++) {
         ig_norm(e, ig_xn(e, t), ig_x(e, t), weight, bias);
@@ -80,40 +86,47 @@ void ig_peek_router(struct ig_engine *e, int layer, const float *x, void *scratc
     ig_linear(&w, &l->router, 0, IG_RL_STRIDE / 16, &row, 1, logit, IG_RL_STRIDE);
 }
 
-/* Final norm and output matrix of the rows that want logits. */
+/* Final norm of the rows that want logits, as the output matrix reads them: w->ptr.  Of a single
+ * row every thread makes its own. */
+static void output_rows(struct ig_worker *w)
+{
+    struct ig_engine *e = w->e;
+    const int alone = e->n_want == 1, blocks = ig_is_block(ig_output.fmt);
+    float *ln = alone && w->tid ? w->xn : IG_BUF(e, LN, float);
+    struct ig_xq *lnq = alone && w->tid ? w->xnq : IG_BUF(e, LNQ, struct ig_xq);
+    int lo = 0, hi = 1;
+
+    if (!alone) ig_team_share(&e->team, w->tid, e->n_want, &lo, &hi);
+    for (int i = 0; i < e->n_want; i++) {
+        float *row = ln + (size_t)i * IG_N_EMBD;
+        struct ig_xq *as_blocks = lnq + (size_t)i * (IG_N_EMBD / IG_QBLOCK);
+        w->ptr[i] = blocks ? (const void *)as_blocks : (const void *)row;
+        if (i < lo || i >= hi) continue;
+        ig_norm(e, row, ig_x(e, e->want_row[i]), ig_output_norm, ig_output_norm_bias);
+        if (blocks) ig_kern.quantize(as_blocks, row, IG_N_EMBD);
+    }
+    if (!alone) ig_team_wait(&e->team);
+    for (int i = 0; i < e->n_want && w->tid == 0 && e->tap.hidden; i++)
+        e->tap.hidden(e->tap.ctx, IG_N_LAYER, e->batch->pos[e->want_row[i]],
+                      ln + (size_t)i * IG_N_EMBD);
+}
+
+/* Final norm and output matrix. */
 static void output(struct ig_worker *w)
 {
     struct ig_engine *e = w->e;
     const int n = e->n_want;
-    float *ln = IG_BUF(e, LN, float);
-    struct ig_xq *lnq = IG_BUF(e, LNQ, struct ig_xq);
+    float *logits = IG_BUF(e, LOGITS, float);
     int lo, hi;
 
-    ig_team_share(&e->team, w->tid, n, &lo, &hi);
-    for (int i = lo; i < hi; i++) {
-        ig_norm(e, ln + (size_t)i * IG_N_EMBD, ig_x(e, e->want_row[i]), ig_output_norm,
-                ig_output_norm_bias);
-        if (ig_is_block(ig_output.fmt))
-            ig_kern.quantize(lnq + (size_t)i * (IG_N_EMBD / IG_QBLOCK), ln + (size_t)i * IG_N_EMBD,
-                             IG_N_EMBD);
-    }
-    ig_team_wait(&e->team);
-    if (w->tid == 0 && e->tap.hidden)
-        for (int i = 0; i < n; i++)
-            e->tap.hidden(e->tap.ctx, IG_N_LAYER, e->batch->pos[e->want_row[i]],
-                          ln + (size_t)i * IG_N_EMBD);
-    for (int i = 0; i < n; i++)
-        w->ptr[i] = ig_is_block(ig_output.fmt)
-                        ? (const void *)(lnq + (size_t)i * (IG_N_EMBD / IG_QBLOCK))
-                        : (const void *)(ln + (size_t)i * IG_N_EMBD);
-    ig_team_share(&e->team, w->tid, IG_LOGIT_STRIDE / 16, &lo, &hi);
     if (n == 0) return;
-    float *logits = IG_BUF(e, LOGITS, float);
-    ig_linear(w, &ig_output, lo, hi, w->ptr, n, logits, IG_LOGIT_STRIDE);
-    if (IG_LOGIT_SCALE != 1.0f)
-        for (int i = 0; i < n; i++)
+    output_rows(w);
+    while (ig_team_take(&e->team, w->tid, IG_LOGIT_STRIDE / 16, &lo, &hi)) {
+        ig_linear(w, &ig_output, lo, hi, w->ptr, n, logits, IG_LOGIT_STRIDE);
+        for (int i = 0; i < n && IG_LOGIT_SCALE != 1.0f; i++)
             for (int c = lo * 16; c < hi * 16; c++)
                 logits[(size_t)i * IG_LOGIT_STRIDE + (size_t)c] /= IG_LOGIT_SCALE;
+    }
 }
 
 struct ig_worker ig_worker(struct ig_engine *e, int tid)
@@ -121,7 +134,10 @@ struct ig_worker ig_worker(struct ig_engine *e, int tid)
     const size_t slots = IG_N_SLOT;
     unsigned char *p = e->mem + IG_MEM_THREAD_OFF + (uint64_t)tid * IG_THREAD_BYTES;
     struct ig_worker w = { .e = e, .tid = tid };
-    w.ya = (float(*)[IG_PANEL_ROWS])(void *)p;
+    w.xn = tid ? (float *)(void *)p : IG_BUF(e, XN, float);
+    w.xnq = tid || !IG_MEM_XQ_BYTES ? (struct ig_xq *)(void *)(p + IG_N_EMBD * sizeof(float))
+                                    : IG_BUF(e, XQ, struct ig_xq);
+    w.ya = (float(*)[IG_PANEL_ROWS])(void *)(p + IG_OWN_BYTES);
     w.yb = w.ya + slots;
     w.ptr = (const void **)(void *)(w.yb + slots);
     w.attn = (float *)(void *)(w.ptr + slots);

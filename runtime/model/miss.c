@@ -15,9 +15,11 @@
 
 #if IG_XC
 
-/* What the trial of the two ways counts: a cache's content follows the way, so that blocks are long. */
-static const struct ig_trial_rule rule = { .warm = 32, .block = 24, .skip = 12, .rounds = 4,
-                                           .every = 2048, .gain = 0.98 };
+/* What the trial of the two ways counts: a cache's content follows the way, so that blocks are
+ * long. */
+static const struct ig_trial_rule rule = {
+    .warm = 32, .block = 24, .skip = 12, .rounds = 4, .every = 2048, .gain = 0.98
+};
 
 void ig_miss_plan(struct ig_miss *m)
 {
@@ -64,24 +66,28 @@ const char *ig_miss_says(const struct ig_miss *m)
 {
     static char text[512];
     const struct ig_trial *t = &m->trial;
-    size_t at = say(text, sizeof text, 0, "an expert takes %.1f us over the link", 1e6 * m->link.each[0]);
+    size_t at =
+        say(text, sizeof text, 0, "an expert takes %.1f us over the link", 1e6 * m->link.each[0]);
     if (!m->cpu) {
         say(text, sizeof text, at, ", which takes all");
         return text;
     }
-    at = say(text, sizeof text, at, " (%.1f beside the CPU), %.1f by the CPU (%.1f beside the link) "
-             "and %.1f a layer; of 1 to %d misses the link takes", 1e6 * m->link.each[1],
-             1e6 * m->by_cpu.each[0], 1e6 * m->by_cpu.each[1], 1e6 * m->by_cpu.start,
-             (int)IG_N_EXPERT_USED);
+    at = say(text, sizeof text, at,
+             " (%.1f beside the CPU), %.1f by the CPU (%.1f beside the link) "
+             "and %.1f a layer; of 1 to %d misses the link takes",
+             1e6 * m->link.each[1], 1e6 * m->by_cpu.each[0], 1e6 * m->by_cpu.each[1],
+             1e6 * m->by_cpu.start, (int)IG_N_EXPERT_USED);
     for (int n = 1; n <= IG_N_EXPERT_USED; n++)
         at = say(text, sizeof text, at, " %d", (int)m->split[t->best][n]);
     if (m->share >= 0)
         say(text, sizeof text, at, ", as --link says");
     else if (t->trials > 0)
-        say(text, sizeof text, at, ": steps took %.3f ms by the rates, %.3f with the link alone (trial %u)",
+        say(text, sizeof text, at,
+            ": steps took %.3f ms by the rates, %.3f with the link alone (trial %u)",
             1e3 * t->mean[0], 1e3 * t->mean[1], t->trials);
     else
-        say(text, sizeof text, at, ", by these rates%s", t->n_way > 1 ? "; no trial has ended yet" : "");
+        say(text, sizeof text, at, ", by these rates%s",
+            t->n_way > 1 ? "; no trial has ended yet" : "");
     return text;
 }
 

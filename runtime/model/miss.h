@@ -26,8 +26,8 @@ struct ig_flag {
 struct ig_ask {
     struct ig_flag posted[IG_N_LAYER], done[IG_N_LAYER];
     int32_t asked[IG_N_LAYER][1 + 2 * IG_N_EXPERT_USED]; /* n, ranks[k], experts[k] */
-    /* Of m misses that the link can reach, how many take it; [0]: 1, as many as there are empty ways;
-     * then how many pages of 4 KiB of the experts it can reach. */
+    /* Of m misses that the link can reach, how many take it; [0]: 1, as many as there are empty
+     * ways; then how many pages of 4 KiB of the experts it can reach. */
     int32_t split[IG_N_EXPERT_USED + 2];
     struct ig_xq xq[IG_N_LAYER][IG_N_EMBD / IG_QBLOCK + 1];
     float xn[IG_N_LAYER][IG_N_EMBD];
@@ -41,8 +41,8 @@ struct ig_miss {
     int cpu;          /* 1: the CPU takes part */
     int share;        /* per cent of misses that take the link; -1: as measured */
     uint32_t step;
-    uint64_t reach;   /* bytes of the experts that the device can read; grows at first */
-    uint64_t reach_want; /* and shall read in the end */
+    uint64_t reach;              /* bytes of the experts that the device can read; grows at first */
+    uint64_t reach_want;         /* and shall read in the end */
     struct ig_side link, by_cpu; /* an expert over the link, by the CPU: as measured */
     /* Way 0: as these say, or as `share` does; 1: the link alone, where that is not the same. */
     int32_t split[IG_TRIAL_WAYS][IG_N_EXPERT_USED + 1];

@@ -62,11 +62,11 @@ static void project(struct ig_worker *w, const struct ig_layer *l)
 
     ig_team_share(&e->team, w->tid, panels + KVA_STRIDE / 16, &lo, &hi);
     if (lo < panels) {
-        for (int t = 0; t < n; t++) w->ptr[t] = ig_act(e, t, first->fmt);
+        for (int t = 0; t < n; t++) w->ptr[t] = ig_act(w, t, first->fmt);
         ig_linear(w, first, lo, hi < panels ? hi : panels, w->ptr, n, to, stride);
     }
     if (hi > panels) {
-        for (int t = 0; t < n; t++) w->ptr[t] = ig_act(e, t, l->kv_a.fmt);
+        for (int t = 0; t < n; t++) w->ptr[t] = ig_act(w, t, l->kv_a.fmt);
         ig_linear(w, &l->kv_a, lo > panels ? lo - panels : 0, hi - panels, w->ptr, n, kva(e, 0),
                   KVA_STRIDE);
     }
@@ -159,6 +159,8 @@ static void expand_values(struct ig_worker *w, const struct ig_layer *l)
     while (ig_team_claim(&e->team, w->tid, IG_N_HEAD, 1, &lo, &hi)) {
         head_rows(w, &l->v_b, IG_BUF(e, ALQ, struct ig_xq), lo, al);
         head_matrix(w, &l->v_b, lo, IG_V_DIM, IG_BUF(e, AO, float) + lo * IG_V_DIM, O_STRIDE);
+        for (int t = 0; t < e->batch->n && IG_HEADS_TO_BLOCKS && ig_is_block(l->o.fmt); t++)
+            ig_output_heads(e, t, lo, 1);
     }
     ig_team_wait(&e->team);
 }
@@ -175,7 +177,7 @@ void ig_latent(struct ig_worker *w, int layer)
     ig_team_wait(&e->team);
     if (IG_Q_LORA) expand_queries(w, l);
     absorb(w, l);
-    ig_attend(w, &(struct ig_reach){ .place = layer }, al(e, 0, 0));
+    ig_attend(w, &(struct ig_reach){ .place = layer, .out = al(e, 0, 0) });
     expand_values(w, l);
     ig_attn_output(w, &l->o);
 }

@@ -30,7 +30,7 @@ static void group_by_expert(struct ig_engine *e)
     for (int i = 0; i < n; i++) slot[fill[id[i]]++] = i;
 }
 
-/* Which experts this batch needs and where their weights are. */
+/* Which experts this batch needs and where their weights are; thread 0. */
 static void locate(struct ig_engine *e, const struct ig_layer *l)
 {
     e->n_active = 0;
@@ -49,25 +49,45 @@ static void locate(struct ig_engine *e, const struct ig_layer *l)
     e->slab[e->n_active++] = ig_data(e, 0);
 }
 
+/* Where a single row's experts are always at their place, each thread finds them by itself, and
+ * they are active in rank order.  Behind slots thread 0 does, since it starts their reads. */
+enum { FINDS_ALONE = IG_MEM_SLOTS_BYTES == 0 };
+
+static void locate_alone(struct ig_worker *w, const struct ig_layer *l)
+{
+    struct ig_engine *e = w->e;
+    int n = 0;
+    for (; n < IG_N_EXPERT_USED && l->ffn == IG_FFN_MOE; n++)
+        w->place[n] = ig_expert(e, l->expert_off + (uint64_t)w->id[n] * l->expert_stride);
+    if (l->dense_gate.rows) {
+        w->id[n] = IG_DENSE;
+        w->place[n++] = ig_data(e, 0);
+    }
+    w->active = w->id, w->slab = w->place, w->n_active = n;
+}
+
 /* The three matrices and the rows of active block a. */
 struct work {
     const struct ig_mat *gate, *up, *down;
     const unsigned char *slab;
-    const int32_t *slots; /* NULL: ASIDE, ASIDE + 1, ... */
-    int n;
+    const int32_t *slots; /* NULL: first, first + 1, ... */
+    int n, first;
 };
 
-static struct work work_of(struct ig_engine *e, const struct ig_layer *l, int a)
+static struct work work_of(const struct ig_worker *w, const struct ig_layer *l, int a)
 {
-    const int32_t *start = route_start(e), x = e->active[a];
+    struct ig_engine *e = w->e;
+    const int32_t *start = route_start(e), x = w->active[a];
     if (x == IG_DENSE)
-        return (struct work){ &l->dense_gate, &l->dense_up, &l->dense_down,
-                              e->slab[a],     NULL,         e->batch->n };
+        return (struct work){ &l->dense_gate, &l->dense_up, &l->dense_down, w->slab[a],
+                              NULL,           e->batch->n,  ASIDE };
+    if (w->active == w->id)
+        return (struct work){ &l->gate, &l->up, &l->down, w->slab[a], NULL, 1, a };
     return (struct work){
-        &l->gate, &l->up, &l->down, e->slab[a], route_slot(e) + start[x], start[x + 1] - start[x]
+        &l->gate, &l->up, &l->down, w->slab[a], route_slot(e) + start[x], start[x + 1] - start[x], 0
     };
 }
-static int slot_of(const struct work *k, int t) { return k->slots ? k->slots[t] : ASIDE + t; }
+static int slot_of(const struct work *k, int t) { return k->slots ? k->slots[t] : k->first + t; }
 
 /* Where the hidden values of a slot are, as elements of `each` a 32 of them. */
 static size_t hidden_at(int slot, size_t each)
@@ -98,7 +118,7 @@ void ig_activate(float *h, const float *gate, const float *up)
 static void hidden_panel(struct ig_worker *w, const struct work *k, const struct ig_mat *m, int p,
                          float (*y)[IG_PANEL_ROWS])
 {
-    for (int t = 0; t < k->n; t++) w->ptr[t] = ig_act(w->e, row_of(slot_of(k, t)), m->fmt);
+    for (int t = 0; t < k->n; t++) w->ptr[t] = ig_act(w, row_of(slot_of(k, t)), m->fmt);
     ig_kern.panel[m->fmt](y, k->slab + m->off + (uint64_t)p * m->stride, w->ptr, IG_N_EMBD, k->n);
     if (!m->bias) return;
     const float *bias = (const float *)(const void *)(k->slab + m->bias) + p * IG_PANEL_ROWS;
@@ -109,7 +129,7 @@ static void hidden_panel(struct ig_worker *w, const struct work *k, const struct
 static void hidden_block(struct ig_worker *w, const struct ig_layer *l, int a, int block)
 {
     struct ig_engine *e = w->e;
-    const struct work k = work_of(e, l, a);
+    const struct work k = work_of(w, l, a);
     const int panels = (int)(k.gate->rows + 15) / 16, to_blocks = ig_is_block(k.down->fmt);
     float h[IG_QBLOCK];
 
@@ -132,14 +152,15 @@ static void hidden_block(struct ig_worker *w, const struct ig_layer *l, int a, i
     }
 }
 
-/* Hidden blocks of the active blocks [a_lo, a_hi): of `routed` experts IG_FF_PAD / 32 each, and `aside`
- * of the dense block.  A pool's items are its part of every expert, expert by expert, then its part
- * of the dense block: what its node has. */
+/* Hidden blocks of the active blocks [a_lo, a_hi): of `routed` experts IG_FF_PAD / 32 each, and
+ * `aside` of the dense block.  A pool's items are its part of every expert, expert by expert, then
+ * its part of the dense block: what its node has. */
 struct hidden_work {
     int a_lo, a_hi, routed, aside;
 };
 
-static void hidden_item(struct ig_worker *w, const struct ig_layer *l, const struct hidden_work *k, int i)
+static void hidden_item(struct ig_worker *w, const struct ig_layer *l, const struct hidden_work *k,
+                        int i)
 {
     const struct ig_team *t = &w->e->team;
     int lo, hi, d_lo, d_hi, part;
@@ -158,20 +179,20 @@ static void hidden_item(struct ig_worker *w, const struct ig_layer *l, const str
     }
 }
 
-/* Hidden values of the active blocks [a_lo, a_hi).  Where experts may still be on their way, threads
- * share each of them, so that all work on the first ones while the last arrive. */
+/* Hidden values of the active blocks [a_lo, a_hi).  Where experts may still be on their way,
+ * threads share each of them, so that all work on the first ones while the last arrive. */
 static void hidden(struct ig_worker *w, const struct ig_layer *l, int a_lo, int a_hi)
 {
     struct ig_engine *e = w->e;
-    const int with_dense = a_hi > a_lo && e->active[a_hi - 1] == IG_DENSE;
+    const int with_dense = a_hi > a_lo && w->active[a_hi - 1] == IG_DENSE;
     const struct hidden_work k = { a_lo, a_hi, a_hi - a_lo - with_dense,
                                    with_dense ? (int)(l->dense_gate.rows + 31) / IG_QBLOCK : 0 };
     const int items = k.routed * (IG_FF_PAD / IG_QBLOCK) + k.aside;
     int lo, hi;
 
-    if (e->batch->n == 1 && IG_TIER != IG_TIER_DISK) {
-        ig_team_share(&e->team, w->tid, items, &lo, &hi);
-        for (; lo < hi; lo++) hidden_item(w, l, &k, lo);
+    if (w->active == w->id) {
+        while (ig_team_take(&e->team, w->tid, items, &lo, &hi))
+            for (; lo < hi; lo++) hidden_item(w, l, &k, lo);
         return;
     }
     while (ig_team_claim(&e->team, w->tid, items, 2, &lo, &hi))
@@ -204,27 +225,22 @@ static float aside_weight(struct ig_engine *e, int row)
 static void down_one(struct ig_worker *w, const struct ig_layer *l)
 {
     struct ig_engine *e = w->e;
-    const int routed = l->ffn == IG_FFN_MOE ? IG_N_EXPERT_USED : 0;
-    const int32_t *id = ig_topk_id(e, 0);
     float *sum = w->spare, *x = ig_x(e, 0);
     int lo, hi;
 
-    ig_team_share(&e->team, w->tid, (IG_N_EMBD + 15) / 16, &lo, &hi);
-    memset(sum, 0, sizeof(float) * 16 * (size_t)(hi - lo));
-    for (int rank = 0; rank <= routed; rank++) {
-        int a = 0;
-        if (rank == routed && !l->dense_gate.rows) break;
-        while (e->active[a] != (rank < routed ? id[rank] : IG_DENSE)) a++;
-        const struct work k = work_of(e, l, a);
-        const float weight = rank < routed ? ig_topk_w(e, 0)[rank] : aside_weight(e, 0);
-        const void *act = down_act(e, &k, rank < routed ? rank : ASIDE);
-        for (int p = lo; p < hi; p++) {
-            down_rows(&k, p, &act, 1, w->ya);
-            ig_kern.axpy(sum + (size_t)(p - lo) * 16, weight, w->ya[0], 16);
+    while (ig_team_take(&e->team, w->tid, (IG_N_EMBD + 15) / 16, &lo, &hi)) {
+        memset(sum, 0, sizeof(float) * 16 * (size_t)(hi - lo));
+        for (int a = 0; a < w->n_active; a++) {
+            const struct work k = work_of(w, l, a);
+            const void *act = down_act(e, &k, slot_of(&k, 0));
+            for (int p = lo; p < hi; p++) {
+                down_rows(&k, p, &act, 1, w->ya);
+                ig_kern.axpy(sum + (size_t)(p - lo) * 16, w->weight[a], w->ya[0], 16);
+            }
         }
+        const int end = hi * 16 < IG_N_EMBD ? hi * 16 : IG_N_EMBD;
+        for (int r = lo * 16; r < end; r++) x[r] += sum[r - lo * 16] * IG_RESIDUAL_SCALE;
     }
-    const int end = hi * 16 < IG_N_EMBD ? hi * 16 : IG_N_EMBD;
-    for (int r = lo * 16; r < end; r++) x[r] += sum[r - lo * 16] * IG_RESIDUAL_SCALE;
 }
 
 /* One output panel for every row: all blocks into yb, then each row's sum in rank order. */
@@ -235,7 +251,7 @@ static void down_panel(struct ig_worker *w, const struct ig_layer *l, int p)
     const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
 
     for (int a = 0; a < e->n_active; a++) {
-        const struct work k = work_of(e, l, a);
+        const struct work k = work_of(w, l, a);
         for (int t = 0; t < k.n; t++) w->ptr[t] = down_act(e, &k, slot_of(&k, t));
         down_rows(&k, p, w->ptr, k.n, w->ya);
         for (int t = 0; t < k.n; t++) memcpy(w->yb[slot_of(&k, t)], w->ya[t], sizeof w->ya[t]);
@@ -254,8 +270,8 @@ enum { OUT_STRIDE = (IG_N_EMBD + 15) / 16 * 16 }; /* floats of a kept output */
 
 /* One row's output panel p: kept outputs of its ranks, one after the other, and of the dense block,
  * added in the order of down_one. */
-static void sum_panel(struct ig_engine *e, const struct ig_layer *l, int t, int p, const float *routed,
-                      const float *aside)
+static void sum_panel(struct ig_engine *e, const struct ig_layer *l, int t, int p,
+                      const float *routed, const float *aside)
 {
     const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
     float sum[16] = { 0 }, *x = ig_x(e, t) + p * 16;
@@ -269,7 +285,7 @@ static void sum_panel(struct ig_engine *e, const struct ig_layer *l, int t, int 
 static void down_keep(struct ig_worker *w, const struct ig_layer *l, int a, int lo, int hi)
 {
     struct ig_engine *e = w->e;
-    const struct work k = work_of(e, l, a);
+    const struct work k = work_of(w, l, a);
     int rank = 0;
     while (rank < IG_N_EXPERT_USED && ig_topk_id(e, 0)[rank] != e->active[a]) rank++;
     float *y = IG_BUF(e, YR, float) + (size_t)rank * OUT_STRIDE;
@@ -314,7 +330,7 @@ static void down_store(struct ig_worker *w, const struct ig_layer *l, int p, int
 {
     struct ig_engine *e = w->e;
     for (int a = a_lo; a < a_hi; a++) {
-        const struct work k = work_of(e, l, a);
+        const struct work k = work_of(w, l, a);
         for (int t = 0; t < k.n; t++) w->ptr[t] = down_act(e, &k, slot_of(&k, t));
         down_rows(&k, p, w->ptr, k.n, w->ya);
         for (int t = 0; t < k.n; t++)
@@ -353,36 +369,66 @@ static void waves(struct ig_worker *w, const struct ig_layer *l)
 }
 #endif
 
-/* Rows [lo, hi) take recorded choices in place of the router's. */
-static void force(struct ig_engine *e, int layer, int lo, int hi)
+/* A row's experts and their weights; recorded choices take the place of the router's. */
+static void choose(struct ig_engine *e, const struct ig_layer *l, int row, int32_t *id,
+                   float *weight)
 {
     const size_t k = IG_N_EXPERT_USED;
-    for (int t = lo; t < hi; t++) {
-        const size_t at = ((size_t)t * IG_N_LAYER + (size_t)layer) * k;
-        memcpy(ig_topk_id(e, t), e->force_expert + at, k * sizeof(int32_t));
-        memcpy(ig_topk_w(e, t), e->force_weight + at, k * sizeof(float));
-    }
+    const size_t at = ((size_t)row * IG_N_LAYER + (size_t)(l - ig_layers)) * k;
+    ig_choose(e, l, row, id, weight);
+    if (!e->force_expert) return;
+    memcpy(id, e->force_expert + at, k * sizeof(int32_t));
+    memcpy(weight, e->force_weight + at, k * sizeof(float));
 }
 
+/* What the dense block's output of a normed row counts. */
+static float gate_of(struct ig_engine *e, const struct ig_layer *l, const float *xn)
+{
+    float gate = 1.0f;
+    if (IG_SHARED_GATE && l->ffn == IG_FFN_MOE) {
+        gate = ig_kern.dot(xn, ig_vec(e, l->shared_gate), IG_N_EMBD);
+        ig_kern.sigmoid(&gate, 1);
+    }
+    return gate;
+}
+
+/* Logits of all rows; they are there after a barrier. */
 static void router(struct ig_worker *w, const struct ig_layer *l)
 {
     struct ig_engine *e = w->e;
     const int n = e->batch->n;
     int lo, hi;
-    for (int t = 0; t < n; t++) w->ptr[t] = ig_act(e, t, l->router.fmt);
+    for (int t = 0; t < n; t++) w->ptr[t] = ig_act(w, t, l->router.fmt);
     ig_team_share(&e->team, w->tid, IG_RL_STRIDE / 16, &lo, &hi);
     ig_linear(w, &l->router, lo, hi, w->ptr, n, IG_BUF(e, RL, float), IG_RL_STRIDE);
     ig_team_wait(&e->team);
-    ig_team_share(&e->team, w->tid, n, &lo, &hi);
+}
+
+/* The experts of all rows, shared between threads; of a single row thread 0 does it. */
+static void choose_rows(struct ig_worker *w, const struct ig_layer *l)
+{
+    struct ig_engine *e = w->e;
+    const int n = e->batch->n;
+    int lo = 0, hi = w->tid == 0;
+    if (n > 1) ig_team_share(&e->team, w->tid, n, &lo, &hi);
     for (int t = lo; t < hi; t++) {
-        ig_choose(e, l, t);
-        if (!IG_SHARED_GATE) continue;
-        float *gate = IG_BUF(e, GATE, float) + t;
-        *gate = ig_kern.dot(ig_xn(e, t), ig_vec(e, l->shared_gate), IG_N_EMBD);
-        ig_kern.sigmoid(gate, 1);
+        choose(e, l, t, ig_topk_id(e, t), ig_topk_w(e, t));
+        if (IG_SHARED_GATE) IG_BUF(e, GATE, float)[t] = gate_of(e, l, ig_xn(e, t));
     }
-    if (e->force_expert) force(e, (int)(l - ig_layers), lo, hi);
-    ig_team_wait(&e->team);
+    if (n > 1) ig_team_wait(&e->team);
+}
+
+/* The experts of a single row, by each thread; thread 0 leaves them for the tap. */
+static void choose_alone(struct ig_worker *w, const struct ig_layer *l)
+{
+    struct ig_engine *e = w->e;
+    const int routed = l->ffn == IG_FFN_MOE ? IG_N_EXPERT_USED : 0;
+    if (routed) choose(e, l, 0, w->id, w->weight);
+    w->weight[routed] = gate_of(e, l, w->xn);
+    locate_alone(w, l);
+    if (w->tid != 0) return;
+    memcpy(ig_topk_id(e, 0), w->id, (size_t)routed * sizeof *w->id);
+    memcpy(ig_topk_w(e, 0), w->weight, (size_t)routed * sizeof *w->weight);
 }
 
 /* The feed-forward block of one layer: normed rows in, residual stream updated. */
@@ -393,11 +439,20 @@ void ig_moe(struct ig_worker *w, int layer)
     int lo, hi;
 
     if (l->ffn == IG_FFN_MOE) router(w, l);
+    if (e->batch->n == 1 && (FINDS_ALONE || l->ffn != IG_FFN_MOE)) {
+        choose_alone(w, l);
+        hidden(w, l, 0, w->n_active);
+        ig_team_wait(&e->team);
+        down_one(w, l);
+        return;
+    }
+    if (l->ffn == IG_FFN_MOE) choose_rows(w, l);
     if (w->tid == 0) {
         if (l->ffn == IG_FFN_MOE) group_by_expert(e);
         locate(e, l);
     }
     ig_team_wait(&e->team);
+    w->active = e->active, w->slab = e->slab;
 #if IG_MEM_YD_BYTES
     if (l->ffn == IG_FFN_MOE && e->tier.wave_hi < e->tier.n) {
         waves(w, l);
@@ -415,9 +470,6 @@ void ig_moe(struct ig_worker *w, int layer)
 #endif
     hidden(w, l, 0, e->n_active);
     ig_team_wait(&e->team);
-    if (e->batch->n == 1) {
-        down_one(w, l);
-        return;
-    }
-    while (ig_team_claim(&e->team, w->tid, (IG_N_EMBD + 15) / 16, 1, &lo, &hi)) down_panel(w, l, lo);
+    while (ig_team_claim(&e->team, w->tid, (IG_N_EMBD + 15) / 16, 1, &lo, &hi))
+        down_panel(w, l, lo);
 }

@@ -7,17 +7,17 @@
 
 #include <math.h>
 
-/* The k largest of score[], by descending score. */
+/* The k largest of score[], by descending score; n is IG_N_EXPERT at most. */
 static void top(const float *score, int n, int k, int32_t *id)
 {
+    unsigned char taken[IG_N_EXPERT + 1] = { 0 };
     for (int i = 0; i < k; i++) {
-        int best = -1;
-        for (int x = 0; x < n; x++) {
-            int taken = 0;
-            for (int j = 0; j < i; j++) taken |= id[j] == x;
-            if (!taken && (best < 0 || score[x] > score[best])) best = x;
-        }
+        int best = 0;
+        while (taken[best]) best++;
+        for (int x = best + 1; x < n; x++)
+            if (score[x] > score[best] && !taken[x]) best = x;
         id[i] = best;
+        taken[best] = 1;
     }
 }
 
@@ -98,11 +98,9 @@ static void by_sparsemixer(const float *logit, int32_t *id, float *weight)
     }
 }
 
-void ig_choose(struct ig_engine *e, const struct ig_layer *l, int row)
+void ig_choose(struct ig_engine *e, const struct ig_layer *l, int row, int32_t *id, float *weight)
 {
     const float *logit = IG_BUF(e, RL, float) + (size_t)row * IG_RL_STRIDE;
-    int32_t *id = ig_topk_id(e, row);
-    float *weight = ig_topk_w(e, row);
 
     switch (IG_ROUTER) {
     case IG_ROUTER_SOFTMAX:

@@ -20,9 +20,7 @@
 enum {
     IG_Q_DIM = IG_N_HEAD * IG_HEAD_DIM,
     IG_KV_DIM = IG_N_HEAD_KV * IG_HEAD_DIM,
-    IG_O_DIM = IG_N_HEAD * IG_V_DIM,   /* attention's result, the input of o */
-    IG_N_GROUP = IG_N_HEAD / IG_GROUP, /* items of attention a row */
-    IG_GROUPS_PER_KV = IG_N_GROUP / IG_N_HEAD_KV,
+    IG_O_DIM = IG_N_HEAD * IG_V_DIM, /* attention's result, the input of o */
     IG_FF_PAD = (IG_N_FF + 31) / 32 * 32,
     IG_ASIDE_PAD = (IG_N_FF_ASIDE + 31) / 32 * 32,
     IG_DENSE = IG_N_EXPERT, /* stands for the dense block among experts */
@@ -51,7 +49,12 @@ IG_HOLDS(SAMPLE, IG_N_VOCAB, struct ig_candidate);
 _Static_assert(IG_MEM_XQ_BYTES == 0 ||
                    IG_MEM_XQ_BYTES == (uint64_t)IG_N_ROW * (IG_N_EMBD / 32) * sizeof(struct ig_xq),
                "XQ");
-_Static_assert((uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
+_Static_assert(IG_OWN_BYTES >=
+                       IG_N_EMBD * sizeof(float) + (IG_N_EMBD + 31) / 32 * sizeof(struct ig_xq) &&
+                   IG_OWN_BYTES % 64 == 0,
+               "a row of a thread's own");
+_Static_assert(IG_OWN_BYTES +
+                       (uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
                        2 * IG_GROUP * (IG_HEAD_DIM + 2) * sizeof(float) + IG_SPARE_BYTES <=
                    IG_THREAD_BYTES,
                "a thread's scratch holds struct ig_worker's arrays");
@@ -100,6 +103,19 @@ struct ig_worker {
     float (*yb)[IG_PANEL_ROWS]; /* the same */
     float *attn;                /* 2 x [IG_GROUP][IG_HEAD_DIM + 2] */
     float *spare;               /* IG_SPARE_BYTES */
+
+    /* A batch of one row: what is little work and the same for all, each thread does by itself,
+     * since handing it over costs a barrier.  Thread 0 has its copy where batches have theirs. */
+    float *xn;                          /* [IG_N_EMBD] the normed row */
+    struct ig_xq *xnq;                  /* the same as int8 blocks */
+    int32_t id[IG_N_EXPERT_USED + 1];   /* its experts by rank, then perhaps IG_DENSE */
+    float weight[IG_N_EXPERT_USED + 1]; /* what their outputs count */
+    const unsigned char *place[IG_N_EXPERT_USED + 1];
+
+    /* The layer's active experts: the engine's, or of one row its own. */
+    int n_active;
+    const int32_t *active;
+    const unsigned char *const *slab;
 };
 
 #define IG_BUF(e, NAME, type) ((type *)(void *)((e)->mem + IG_MEM_##NAME##_OFF))
@@ -136,11 +152,16 @@ static inline const float *ig_rope(const struct ig_engine *e, int pos)
     return IG_BUF(e, ROPE, float) + ((size_t)e->rope * IG_N_CTX + (size_t)pos) * IG_ROPE_DIM;
 }
 enum { IG_BIAS_STRIDE = 2 * IG_N_CTX + IG_KV_BLOCK }; /* floats from one head to the next */
-/* Relative bias of a stack (0: the encoder), for a key at the query's position; head 0. */
+/* Relative bias of a stack (0: the encoder), for a key at the query's position; head 0: in what
+ * ig_fill_bias filled, in the arena. */
+static inline const float *ig_rel_bias_in(const float *bias, int stack)
+{
+    return bias + (size_t)stack * IG_N_HEAD * IG_BIAS_STRIDE + IG_N_CTX;
+}
 static inline const float *ig_rel_bias(const struct ig_engine *e, int stack)
 {
 #if IG_N_REL_BUCKET
-    return IG_BUF(e, BIAS, float) + (size_t)stack * IG_N_HEAD * IG_BIAS_STRIDE + IG_N_CTX;
+    return ig_rel_bias_in(IG_BUF(e, BIAS, float), stack);
 #else
     (void)e, (void)stack;
     return NULL;
@@ -168,9 +189,10 @@ static inline struct ig_xq *ig_xnq(struct ig_engine *e, int row)
     return IG_BUF(e, XQ, struct ig_xq) + (size_t)row * (IG_N_EMBD / IG_QBLOCK);
 }
 /* The normed row as a matrix of format `fmt` reads it. */
-static inline const void *ig_act(struct ig_engine *e, int row, int fmt)
+static inline const void *ig_act(const struct ig_worker *w, int row, int fmt)
 {
-    return ig_is_block(fmt) ? (const void *)ig_xnq(e, row) : (const void *)ig_xn(e, row);
+    if (w->e->batch->n == 1) return ig_is_block(fmt) ? (const void *)w->xnq : (const void *)w->xn;
+    return ig_is_block(fmt) ? (const void *)ig_xnq(w->e, row) : (const void *)ig_xn(w->e, row);
 }
 /* Where the KV cache holds a layer: its place among those that have one.  The encoder's layers run
  * one after the other and share the first place; what decoders see of the encoder follows. */
@@ -183,8 +205,7 @@ static inline int ig_kv_cross(int layer) { return IG_N_LAYER - IG_N_LAYER_ENC + 
 static inline unsigned char *ig_kv(struct ig_engine *e, int place, int seq, int blk, int head)
 {
     const size_t block = ((size_t)place * IG_N_KV_BLOCK + e->kv_table[seq][blk]) * IG_N_HEAD_KV;
-    return e->mem + IG_MEM_KV_OFF +
-           (block + (size_t)head) * 2 * IG_KV_PART_BYTES;
+    return e->mem + IG_MEM_KV_OFF + (block + (size_t)head) * 2 * IG_KV_PART_BYTES;
 }
 static inline int32_t *ig_topk_id(struct ig_engine *e, int row)
 {
@@ -225,20 +246,27 @@ struct ig_reach {
     int whole;         /* not 0: every row sees positions [0, whole) */
     uint64_t sinks;    /* as in struct ig_layer */
     const float *bias; /* added to scores, ig_rel_bias's of head 0; NULL: none */
+    float *out;        /* the heads' results, rows of n heads x IG_HEAD_DIM */
+    int to_blocks;     /* out is AO: make o's int8 blocks of each head as soon as it is there */
 };
 /* Parts of all mixers.  Matrices that read the same normed rows; the new K and V (and Q's turn,
- * where Q is new too) into the cache; Q and the cache -> attention's rows, into `out` (n heads x
- * IG_HEAD_DIM); AO times o, added to the residual stream. */
+ * where Q is new too) into the cache; Q and the cache -> attention's rows; AO, or its int8 blocks
+ * where o reads them, times o, added to the residual stream. */
 void ig_project(struct ig_worker *w, const struct ig_mat *q, const struct ig_mat *k,
                 const struct ig_mat *v);
 void ig_store(struct ig_worker *w, const struct ig_layer *l, int place);
-void ig_attend(struct ig_worker *w, const struct ig_reach *r, float *out);
+void ig_attend(struct ig_worker *w, const struct ig_reach *r);
+/* AO -> int8 blocks: heads [head, head + n) of a row.  A head is whole blocks, or the whole row
+ * goes at once, before o. */
+enum { IG_HEADS_TO_BLOCKS = IG_V_DIM % IG_QBLOCK == 0 };
+void ig_output_heads(struct ig_engine *e, int row, int head, int n);
 void ig_attn_output(struct ig_worker *w, const struct ig_mat *o);
 struct ig_worker ig_worker(struct ig_engine *e, int tid);
-void ig_fill_bias(struct ig_engine *e); /* once, from the weights: what ig_rel_bias returns */
+/* Once: each stack's bias by distance from its table in the weights, [IG_N_REL_BUCKET][IG_N_HEAD]. */
+void ig_fill_bias(float *to, const float *const *table);
 /* 16 hidden values: the model's activation of gate, times up (moe.c). */
 void ig_activate(float *h, const float *gate, const float *up);
 /* Router logits of a row -> its experts and their weights (route.c). */
-void ig_choose(struct ig_engine *e, const struct ig_layer *l, int row);
+void ig_choose(struct ig_engine *e, const struct ig_layer *l, int row, int32_t *id, float *weight);
 
 #endif

@@ -11,8 +11,14 @@
 #define IG_TEAM_H
 
 #include <stdatomic.h>
+#include <stdint.h>
 
-enum { IG_POOL_MOST = 8 };
+enum { IG_POOL_MOST = 8, IG_TEAM_MOST = 1024 };
+
+/* How much of its share a thread has begun in this phase. */
+struct ig_begun {
+    _Alignas(64) atomic_uint_least64_t items; /* the phase << 32 | items */
+};
 
 struct ig_pool {
     int first, end;               /* threads */
@@ -26,6 +32,7 @@ struct ig_team {
     _Alignas(64) atomic_int arrived; /* threads waiting in this phase */
     _Alignas(64) atomic_uint phase;  /* how many phases have ended */
     atomic_int asleep;               /* threads that wait in the kernel */
+    struct ig_begun begun[IG_TEAM_MOST];
 };
 
 /* n threads, thread i's memory on node[i], equal ones side by side; more than IG_POOL_MOST nodes,
@@ -56,6 +63,41 @@ static inline int ig_team_pool(const struct ig_team *t, int tid)
     int p = 0;
     while (tid >= t->pool[p].end) p++;
     return p;
+}
+
+/* Take the next items of thread `of`'s share of n: half of what is left, so that the last are
+ * single ones.  0: nothing is left. */
+static inline int ig_team_take_of(struct ig_team *t, int of, int n, int *lo, int *hi)
+{
+    const uint64_t phase = atomic_load_explicit(&t->phase, memory_order_relaxed);
+    uint64_t was = atomic_load_explicit(&t->begun[of].items, memory_order_relaxed);
+    int from, to, begun, part;
+    ig_team_share(t, of, n, &from, &to);
+    do {
+        begun = was >> 32 == phase ? (int)(was & UINT32_MAX) : 0;
+        if (begun == to - from) return 0;
+        part = (to - from - begun + 1) / 2;
+    } while (!atomic_compare_exchange_weak_explicit(&t->begun[of].items, &was,
+                                                    phase << 32 | (uint64_t)(begun + part),
+                                                    memory_order_relaxed, memory_order_relaxed));
+    *lo = from + begun;
+    *hi = *lo + part;
+    return 1;
+}
+
+/* Take some of n items, until it returns 0: this thread's share, in the order in which the items
+ * lie, then what others have not begun, those of its own pool first.  For items that would cost the
+ * same on threads of the same speed.  Once a phase; a barrier must lie between two phases that
+ * take. */
+static inline int ig_team_take(struct ig_team *t, int tid, int n, int *lo, int *hi)
+{
+    if (ig_team_take_of(t, tid, n, lo, hi)) return 1;
+    const struct ig_pool *own = &t->pool[ig_team_pool(t, tid)];
+    for (int i = own->first; i < own->end; i++)
+        if (ig_team_take_of(t, i, n, lo, hi)) return 1;
+    for (int i = 0; i < t->n && t->n_pool > 1; i++)
+        if (ig_team_take_of(t, i, n, lo, hi)) return 1;
+    return 0;
 }
 
 /* Claim up to `grain` of n items: for items of unequal cost.  0 when none is left, in no pool's

@@ -240,7 +240,6 @@ int ig_jput_str(struct ig_jctx *c, struct ig_jbuf *b, const struct ig_jv *v);
 int ig_jput_repr(struct ig_jctx *c, struct ig_jbuf *b, const struct ig_jv *v);
 int ig_jput_json(struct ig_jctx *c, struct ig_jbuf *b, const struct ig_jv *v, const char *indent,
                  const char *item_sep, const char *key_sep, int sort, int ascii, int level);
-int ig_jput_float(struct ig_jctx *c, struct ig_jbuf *b, double f);
 const char *ig_jtype_name(const struct ig_jv *v);
 size_t ig_jchar_len(const char *p, size_t n);              /* bytes of the character at p */
 size_t ig_jchars(const struct ig_jstr *s);                 /* characters */
@@ -295,7 +294,6 @@ int ig_jfilter_seq(struct ig_jctx *c, const char *name, const struct ig_jv *v,
 int ig_jtest(struct ig_jctx *c, const char *name, const struct ig_jv *v,
              const struct ig_jargs *args, int *out);
 int ig_jhas_filter(const char *name);
-int ig_jhas_test(const char *name);
 int ig_jhas_global(const char *name);
 int ig_jglobal(struct ig_jctx *c, struct ig_jfunc *f, const struct ig_jargs *args,
                struct ig_jv *out);
@@ -308,10 +306,7 @@ int ig_jneed_str(struct ig_jctx *c, const struct ig_jv *v, const char *what, str
 
 /* jinja_eval.c */
 int ig_jeval(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnode *n, struct ig_jv *out);
-int ig_jcall(struct ig_jctx *c, const struct ig_jv *fn, const struct ig_jargs *args,
-             struct ig_jv *out);
-/* jinja_exec.c: 1 went through, 0 failed, 2 break, 3 continue */
-int ig_jexec(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnode *list);
+/* jinja_exec.c */
 int ig_jcall_macro(struct ig_jctx *c, struct ig_jfunc *fn, const struct ig_jargs *args,
                    struct ig_jv *out);
 int ig_jcall_loop(struct ig_jctx *c, struct ig_jloop *loop, const struct ig_jv *items,

@@ -190,8 +190,8 @@ static int eval_item(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jno
     return ig_jslice(c, &v, key, out);
 }
 
-int ig_jcall(struct ig_jctx *c, const struct ig_jv *fn, const struct ig_jargs *args,
-             struct ig_jv *out)
+static int call_value(struct ig_jctx *c, const struct ig_jv *fn, const struct ig_jargs *args,
+                      struct ig_jv *out)
 {
     if (fn->type == IG_J_UNDEF)
         return ig_jinja_fail(c, "%.*s", fn->u.s ? (int)fn->u.s->n : 18,
@@ -226,7 +226,7 @@ static int eval_call(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jno
             return 0;
     }
     c->line = n->line;
-    return ig_jcall(c, &fn, &args, out);
+    return call_value(c, &fn, &args, out);
 }
 
 static int eval_filter(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnode *n,

@@ -10,13 +10,16 @@ static struct ig_jframe *inner(struct ig_jctx *c, struct ig_jframe *f)
     return x;
 }
 
+/* The statements of a list: DONE, FAILED, BREAK or CONTINUE. */
+static int exec(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnode *list);
+
 /* Run a body with its output caught. */
 static int capture(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnode *body,
                    struct ig_jv *out)
 {
     struct ig_jbuf b = { 0 }, *old = c->out;
     c->out = &b;
-    const int rc = ig_jexec(c, f, body);
+    const int rc = exec(c, f, body);
     c->out = old;
     if (rc == FAILED) return 0;
     if (rc != DONE) return ig_jinja_fail(c, "break or continue outside of a loop");
@@ -92,7 +95,7 @@ static int run_loop(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnod
     loop->frame = f;
     if (items->n == 0) {
         struct ig_jframe *in = inner(c, f);
-        return in ? ig_jexec(c, in, n->e) : FAILED;
+        return in ? exec(c, in, n->e) : FAILED;
     }
     for (size_t i = 0; i < items->n; i++) {
         struct ig_jframe *in = inner(c, f);
@@ -100,7 +103,7 @@ static int run_loop(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnod
         loop->i = i;
         if (!in || !ig_jframe_set(c, in, "loop", v) || !assign(c, in, n->a, &items->v[i]))
             return FAILED;
-        const int rc = ig_jexec(c, in, n->d);
+        const int rc = exec(c, in, n->d);
         if (rc == FAILED) return FAILED;
         if (rc == BREAK) break;
     }
@@ -215,7 +218,7 @@ static int exec_with(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jno
     if (!in) return FAILED;
     for (const struct ig_jnode *s = n->a; s; s = s->next)
         if (!ig_jeval(c, f, s->b, &v) || !assign(c, in, s->a, &v)) return FAILED;
-    return ig_jexec(c, in, n->b);
+    return exec(c, in, n->b);
 }
 
 static int exec_if(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnode *n)
@@ -223,9 +226,9 @@ static int exec_if(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnode
     for (;;) {
         struct ig_jv cond;
         if (!ig_jeval(c, f, n->a, &cond)) return FAILED;
-        if (ig_jtruth(&cond)) return ig_jexec(c, f, n->b);
+        if (ig_jtruth(&cond)) return exec(c, f, n->b);
         if (!n->c) return DONE;
-        if (n->c->kind != IG_JN_IF || n->c->next) return ig_jexec(c, f, n->c);
+        if (n->c->kind != IG_JN_IF || n->c->next) return exec(c, f, n->c);
         n = n->c; /* elif, without nesting */
     }
 }
@@ -267,7 +270,7 @@ static int exec_node(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jno
         return exec_with(c, f, n);
     case IG_JN_SCOPE:
         in = inner(c, f);
-        return in ? ig_jexec(c, in, n->b) : FAILED;
+        return in ? exec(c, in, n->b) : FAILED;
     case IG_JN_BREAK:
         return BREAK;
     case IG_JN_CONTINUE:
@@ -277,7 +280,7 @@ static int exec_node(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jno
     }
 }
 
-int ig_jexec(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnode *list)
+static int exec(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnode *list)
 {
     int rc = DONE;
     if (++c->depth > IG_JINJA_MAX_CALL) return ig_jinja_fail(c, "nested too deep");
@@ -293,7 +296,7 @@ int ig_jexec(struct ig_jctx *c, struct ig_jframe *f, const struct ig_jnode *list
 enum ig_err ig_jinja_render(const struct ig_jtemplate *t, struct ig_jctx *c)
 {
     struct ig_jframe *top = inner(c, c->globals);
-    const int rc = top ? ig_jexec(c, top, t->body) : FAILED;
+    const int rc = top ? exec(c, top, t->body) : FAILED;
     if (rc != FAILED && rc != DONE) ig_jinja_fail(c, "break or continue outside of a loop");
     return c->failed ? c->err : IG_OK;
 }

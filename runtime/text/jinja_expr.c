@@ -275,7 +275,8 @@ static struct ig_jnode *parse_attr(struct ig_jparser *p, struct ig_jnode *a)
     return n;
 }
 
-int ig_jparse_args(struct ig_jparser *p, struct ig_jnode **list)
+/* "(" ... ")" */
+static int parse_args(struct ig_jparser *p, struct ig_jnode **list)
 {
     struct ig_jnode **tail = list;
     if (!ig_jexpect_op(p, '(')) return 0;
@@ -314,7 +315,7 @@ static struct ig_jnode *parse_call(struct ig_jparser *p, struct ig_jnode *fn)
     struct ig_jnode *n = ig_jnode(p, IG_JN_CALL);
     if (!n) return NULL;
     n->a = fn;
-    return ig_jparse_args(p, &n->b) ? n : NULL;
+    return parse_args(p, &n->b) ? n : NULL;
 }
 
 static struct ig_jnode *parse_postfix(struct ig_jparser *p, struct ig_jnode *n)
@@ -358,7 +359,7 @@ struct ig_jnode *ig_jparse_filters(struct ig_jparser *p, struct ig_jnode *a, int
         if (!name) return NULL;
         n->name = name;
         n->a = a;
-        if (ig_jis_op(p, '(') && !ig_jparse_args(p, &n->b)) return NULL;
+        if (ig_jis_op(p, '(') && !parse_args(p, &n->b)) return NULL;
         a = n;
     }
     return a;
@@ -375,7 +376,7 @@ static struct ig_jnode *parse_test(struct ig_jparser *p, struct ig_jnode *a)
     n->a = a;
     const struct ig_jtok *t = ig_jpeek(p);
     if (ig_jis_op(p, '(')) {
-        if (!ig_jparse_args(p, &n->b)) return NULL;
+        if (!parse_args(p, &n->b)) return NULL;
     } else if (t->type == IG_JT_STR || t->type == IG_JT_INT || t->type == IG_JT_FLOAT ||
                ig_jis_op(p, '[') || ig_jis_op(p, '{') ||
                (t->type == IG_JT_NAME && strcmp(t->p, "else") && strcmp(t->p, "or") &&
@@ -509,7 +510,7 @@ static struct ig_jnode *parse_and(struct ig_jparser *p)
     return n;
 }
 
-struct ig_jnode *ig_jparse_expr_no_if(struct ig_jparser *p)
+static struct ig_jnode *expr_no_if(struct ig_jparser *p)
 {
     struct ig_jnode *n = parse_and(p);
     while (n && ig_jskip_name(p, "or")) n = binary(p, IG_JN_OR, 0, n, parse_and(p));
@@ -522,12 +523,12 @@ struct ig_jnode *ig_jparse_expr(struct ig_jparser *p)
         ig_jparse_fail(p, ig_jpeek(p)->line, "nested too deep");
         return NULL;
     }
-    struct ig_jnode *n = ig_jparse_expr_no_if(p);
+    struct ig_jnode *n = expr_no_if(p);
     while (n && ig_jskip_name(p, "if")) {
         struct ig_jnode *x = ig_jnode(p, IG_JN_COND);
         if (!x) return NULL;
         x->a = n;
-        x->b = ig_jparse_expr_no_if(p);
+        x->b = expr_no_if(p);
         if (!x->b) return NULL;
         if (ig_jskip_name(p, "else") && !(x->c = ig_jparse_expr(p))) return NULL;
         n = x;
@@ -562,7 +563,7 @@ static struct ig_jnode *one_or_tuple(struct ig_jparser *p,
 
 struct ig_jnode *ig_jparse_tuple(struct ig_jparser *p, int with_if)
 {
-    return one_or_tuple(p, with_if ? ig_jparse_expr : ig_jparse_expr_no_if);
+    return one_or_tuple(p, with_if ? ig_jparse_expr : expr_no_if);
 }
 
 static struct ig_jnode *parse_target_one(struct ig_jparser *p)

@@ -53,11 +53,9 @@ const char *ig_jtok_text(const struct ig_jtok *t, char buf[64]);
 
 /* jinja_expr.c */
 struct ig_jnode *ig_jparse_expr(struct ig_jparser *p);
-struct ig_jnode *ig_jparse_expr_no_if(struct ig_jparser *p);
 /* One expression or a tuple without parentheses. */
 struct ig_jnode *ig_jparse_tuple(struct ig_jparser *p, int with_if);
 struct ig_jnode *ig_jparse_target(struct ig_jparser *p, int with_ns);
-int ig_jparse_args(struct ig_jparser *p, struct ig_jnode **list); /* "(" ... ")" */
 /* filters behind `n`; `first`: one without the bar is next */
 struct ig_jnode *ig_jparse_filters(struct ig_jparser *p, struct ig_jnode *n, int first);
 

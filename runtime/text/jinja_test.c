@@ -10,7 +10,7 @@ static const char *const names[] = { "defined", "undefined",   "none",     "bool
                                      "<",       "lessthan",    "le",       "<=",       "gt",
                                      ">",       "greaterthan", "ge",       ">=" };
 
-int ig_jhas_test(const char *name)
+static int has_test(const char *name)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(names[i], name)) return 1;
@@ -96,7 +96,7 @@ int ig_jtest(struct ig_jctx *c, const char *name, const struct ig_jv *v,
         *out = known;
         return 1;
     }
-    if (!ig_jhas_test(name)) return ig_jinja_fail(c, "the test '%.80s' is not supported", name);
+    if (!has_test(name)) return ig_jinja_fail(c, "the test '%.80s' is not supported", name);
     if (!strcmp(name, "odd") || !strcmp(name, "even")) {
         if (!integer(c, v, name, &i)) return 0;
         *out = (i % 2 != 0) == (name[0] == 'o');
@@ -115,7 +115,7 @@ int ig_jtest(struct ig_jctx *c, const char *name, const struct ig_jv *v,
         struct ig_jv copy;
         if (v->type != IG_J_STR) return 1;
         if (!ig_jstr_new(c, v->u.s->p, NULL, v->u.s->n, &copy)) return 0;
-        *out = name[0] == 'f' ? ig_jhas_filter(copy.u.s->p) : ig_jhas_test(copy.u.s->p);
+        *out = name[0] == 'f' ? ig_jhas_filter(copy.u.s->p) : has_test(copy.u.s->p);
         return 1;
     }
     const struct ig_jv *arg = ig_jarg(args, 0, "other");

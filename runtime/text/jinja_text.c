@@ -142,7 +142,7 @@ const char *ig_jtype_name(const struct ig_jv *v)
 }
 
 /* -- numbers: the shortest text that reads back, in Python's spelling */
-int ig_jput_float(struct ig_jctx *c, struct ig_jbuf *b, double f)
+static int put_float(struct ig_jctx *c, struct ig_jbuf *b, double f)
 {
     char text[40], digits[32], out[400];
     if (isnan(f)) return ig_jbuf_puts(c, b, "nan");
@@ -258,7 +258,7 @@ int ig_jput_repr(struct ig_jctx *c, struct ig_jbuf *b, const struct ig_jv *v)
         ok = put_int(c, b, v->u.i);
         break;
     case IG_J_FLOAT:
-        ok = ig_jput_float(c, b, v->u.f);
+        ok = put_float(c, b, v->u.f);
         break;
     case IG_J_STR:
         ok = put_repr_str(c, b, v->u.s);
@@ -411,7 +411,7 @@ int ig_jput_json(struct ig_jctx *c, struct ig_jbuf *b, const struct ig_jv *v, co
         ok = put_int(c, b, v->u.i);
         break;
     case IG_J_FLOAT:
-        ok = isfinite(v->u.f) ? ig_jput_float(c, b, v->u.f)
+        ok = isfinite(v->u.f) ? put_float(c, b, v->u.f)
                               : ig_jbuf_puts(c, b,
                                              isnan(v->u.f) ? "NaN"
                                              : v->u.f > 0  ? "Infinity"

@@ -224,7 +224,6 @@ enum ig_err ig_tok_decode(const struct ig_tokenizer *tok, const int32_t *ids, si
     return IG_OK;
 }
 
-int32_t ig_tok_bos(const struct ig_tokenizer *tok) { return tok->head->bos; }
 
 int ig_tok_is_end(const struct ig_tokenizer *tok, int32_t id)
 {

@@ -79,7 +79,6 @@ size_t ig_tok_stream_push(struct ig_tok_stream *s, const struct ig_tokenizer *to
                           char *out, size_t cap);
 size_t ig_tok_stream_end(struct ig_tok_stream *s, char *out, size_t cap);
 
-int32_t ig_tok_bos(const struct ig_tokenizer *tok);            /* -1: none */
 int ig_tok_is_end(const struct ig_tokenizer *tok, int32_t id); /* end of sequence or of turn */
 uint32_t ig_tok_n_vocab(const struct ig_tokenizer *tok);
 const char *ig_tok_chat_template(const struct ig_tokenizer *tok); /* NULL: none */

@@ -1,6 +1,6 @@
 /* amx_test.c -- kernels/cpu/amx.c over tiles in scalar code, against the scalar definitions.
  *
- * The tile instructions are those of Intel's manual (volume 2, TILELOADD, TDPBSUD, TDPBF16PS),
+ * The tile instructions are those of Intel's manual (volume 2, TILELOADD, TDPBSSD, TDPBF16PS),
  * and a tile that no one configured stops the test.  Build: with AMX_FLAGS, in place of
  * libkernels' amx.o.  On a machine with tiles bench-kernels compares the instructions themselves.
  */
@@ -60,7 +60,7 @@ static void emu_dot8(int to, int x, int w)
             int32_t sum;
             memcpy(&sum, emu_tile[to][m] + 4 * i, 4);
             for (int k = 0; k < emu.bytes[x]; k++)
-                sum += (int8_t)emu_tile[x][m][k] * emu_tile[w][k / 4][4 * i + k % 4];
+                sum += (int8_t)emu_tile[x][m][k] * (int8_t)emu_tile[w][k / 4][4 * i + k % 4];
             memcpy(emu_tile[to][m] + 4 * i, &sum, 4);
         }
     }

@@ -17,18 +17,20 @@ struct fault {
     const char *drop;                 /* the word's key or the list's that is left out */
     int longer;                       /* the list has one number more */
     const float *to;                  /* what the number becomes; NULL: one more than it was */
+    const char *only, *value;         /* a key of ig_only, and what it states, as JSON */
 };
 
 static int is(const char *fault, const char *key) { return fault && strcmp(fault, key) == 0; }
 
-/* Put `v` at a path of keys. */
+/* Put `v` at a path of keys; "a.1" is a list of one. */
 static void put(json_t *object, const char *path, json_t *v)
 {
     char key[128];
     for (;;) {
         const size_t n = strcspn(path, ".");
         snprintf(key, sizeof key, "%.*s", (int)n, path);
-        if (!path[n]) break;
+        if (strcmp(path + n, ".1") == 0) v = json_pack("[o]", v);
+        if (!path[n] || strcmp(path + n, ".1") == 0) break;
         if (!json_object_get(object, key)) json_object_set_new(object, key, json_object());
         object = json_object_get(object, key);
         path += n + 1;
@@ -70,6 +72,7 @@ static void write_config(const char *folder, const struct fault *f, int moved, i
         if (more) json_array_append_new(list, json_real(1.0));
         put(c, l->hf[0], list);
     }
+    if (f->only) put(c, f->only, json_loads(f->value, JSON_DECODE_ANY, NULL));
     mkdir(folder, 0700);
     snprintf(path, sizeof path, "%s/config.json", folder);
     assert_int_equal(json_dump_file(c, path, JSON_REAL_PRECISION(9)), 0);
@@ -85,7 +88,7 @@ static void put_float(struct bytes *b, float v)
 
 static uint64_t gguf_kv(struct bytes *b, const struct fault *f)
 {
-    enum { F32 = 6, STRING = 8 };
+    enum { F32 = 6, BOOL = 7, STRING = 8 };
     uint64_t n = 0;
 
     for (int i = 0; i < ig_n_words; i++) {
@@ -103,7 +106,15 @@ static uint64_t gguf_kv(struct bytes *b, const struct fault *f)
         put_float(b, changed(f, ig_facts[i].gguf[0], ig_facts[i].value));
         n++;
     }
-    return n;
+    if (!f->only) return n;
+    json_t *v = json_loads(f->value, JSON_DECODE_ANY, NULL);
+    put_str(b, f->only);
+    put_u32(b, json_is_string(v) ? STRING : json_is_boolean(v) ? BOOL : F32);
+    if (json_is_string(v)) put_str(b, json_string_value(v));
+    if (json_is_boolean(v)) put_raw(b, json_is_true(v) ? "\1" : "\0", 1);
+    if (json_is_number(v)) put_float(b, (float)json_number_value(v));
+    json_decref(v);
+    return n + 1;
 }
 
 /* Vectors of F32, each 32-byte aligned. */
@@ -149,21 +160,27 @@ static void write_gguf(const char *path, const struct fault *f)
     free(head.p), free(kv.p), free(info.p), free(data.p);
 }
 
-/* The verdict on the folder or file at `path`; NULL in `text`: it is accepted. */
-static void want(const char *path, int gguf, const char *key, const char *wanted, const char *got)
+/* The verdict on the folder or file at `path`; "": it is accepted. */
+static void want_text_of(const char *path, int gguf, const char *text)
 {
     struct ig_pack_src s = { .kind = gguf ? IG_PACK_GGUF : IG_PACK_HF, .path = path };
     struct ig_why why = { "" };
-    char text[1024];
 
     if (gguf) assert_int_equal(ig_gguf_open(&s.g, path, &why), IG_OK);
     const enum ig_err err = ig_pack_check_facts(&s, &why);
     if (gguf) ig_gguf_close(&s.g);
-    snprintf(text, sizeof text, "%s%s: %s: want %s (plan of " IG_MODEL_ID "), got %s" OTHER, path,
-             gguf ? "" : "/config.json", key, wanted, got, path);
-    if (strcmp(why.text, key ? text : "") != 0)
-        fail_msg("want: %s\ngot:  %s", key ? text : "", why.text);
-    assert_int_equal(err, key ? IG_MISMATCH : IG_OK);
+    if (strcmp(why.text, text) != 0) fail_msg("want: %s\ngot:  %s", text, why.text);
+    assert_int_equal(err, text[0] ? IG_MISMATCH : IG_OK);
+}
+
+/* No key: it is accepted. */
+static void want(const char *path, int gguf, const char *key, const char *wanted, const char *got)
+{
+    char text[1024] = "";
+    if (key)
+        snprintf(text, sizeof text, "%s%s: %s: want %s (plan of " IG_MODEL_ID "), got %s" OTHER,
+                 path, gguf ? "" : "/config.json", key, wanted, got, path);
+    want_text_of(path, gguf, text);
 }
 
 static void make(const char *path, int gguf, const struct fault *f)
@@ -273,6 +290,35 @@ static void test_lists(void **state)
         }
 }
 
+/* What no plan of the family computes, in the words of the generator. */
+static void test_only(void **state)
+{
+    static const char *const OTHERS[] = { "\"other\"", "7", "0.5" };
+    char wanted[300], text[1024];
+    (void)state;
+
+    assert_true(ig_n_only > 2);
+    for (int i = 0; i < ig_n_only; i++) {
+        const struct ig_only *o = &ig_only[i];
+        const int gguf = o->gguf != NULL;
+        const char *key = gguf ? o->gguf : o->hf[0];
+        size_t n = 0;
+        snprintf(wanted, sizeof wanted, "nothing");
+        for (int k = 0; k < IG_N_FACT_KEY && o->want[k]; k++) {
+            make(place(gguf), gguf, &(struct fault){ .only = key, .value = o->want[k] });
+            want(place(gguf), gguf, NULL, NULL, NULL);
+            n += (size_t)snprintf(wanted + n, sizeof wanted - n, "%s%s", k ? " or " : "",
+                                  o->want[k]);
+        }
+        for (size_t k = 0; k < sizeof OTHERS / sizeof *OTHERS; k++) {
+            make(place(gguf), gguf, &(struct fault){ .only = key, .value = OTHERS[k] });
+            snprintf(text, sizeof text, "%s%s: %s: want %s (all that this engine computes), got %s",
+                     place(gguf), gguf ? "" : "/config.json", key, wanted, OTHERS[k]);
+            want_text_of(place(gguf), gguf, text);
+        }
+    }
+}
+
 /* Something is stated, and it is no number or no word: an array of counts, one a layer, say. */
 static void test_kinds(void **state)
 {
@@ -334,8 +380,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right),   cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_experts), cmocka_unit_test(test_words),
-        cmocka_unit_test(test_lists),   cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_lists),   cmocka_unit_test(test_only),
+        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_silence),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("facts", tests, NULL, NULL);

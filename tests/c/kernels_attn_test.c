@@ -13,6 +13,26 @@
 static const enum ig_fmt kv_formats[] = { IG_F32, IG_F16, IG_Q8_0 };
 static const enum data_kind all_plain[3] = { PLAIN, PLAIN, PLAIN };
 
+/* V of a block; of Q8_0 the scales first, then the codes. */
+static void data_v(enum ig_fmt fmt, void *v, int hd, enum data_kind kind)
+{
+    if (fmt != IG_Q8_0) {
+        data_row(fmt, v, KB * hd, kind);
+        return;
+    }
+    const int blocks = KB * hd / 32;
+    uint8_t *row = malloc((size_t)blocks * 34);
+    data_row(fmt, row, KB * hd, kind);
+    for (int b = 0; b < blocks; b++) {
+        struct ig_kv_values *to = (struct ig_kv_values *)v + b / KB;
+        const int j = b % KB;
+        memcpy(&to->d[j], row + 34 * b, 2);
+        to->d[j] &= 0x7fff; /* no scale is negative */
+        for (int i = 0; i < 32; i++) to->q[j / 4][i][j % 4] = (int8_t)row[34 * b + 2 + i];
+    }
+    free(row);
+}
+
 /* kind: of q, K and V */
 static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int g, int lo, int hi,
                        float m0, const enum data_kind *kind)
@@ -41,7 +61,7 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
         else
             data_floats(q.p, g * hd, kind[0]);
         data_row(fmt, key.p, KB * hd, kind[1]);
-        data_row(fmt, val.p, KB * hd, turn ? kind[2] : WIDE);
+        data_v(fmt, val.p, hd, turn ? kind[2] : WIDE);
         for (int s = 0; s < 2; s++) {
             struct ig_attn st = { m[s].p, l[s].p, o[s].p };
             (s ? k : &ig_kernels_ref)
@@ -61,7 +81,8 @@ static void check_attn(const struct ig_kernels *k, enum ig_fmt fmt, int hd, int 
 static void attention_equals_ref(void **state)
 {
     const struct ig_kernels *k = variant(state);
-    static const int dims[] = { 8, 20, 64, 72, 96, 128 }, groups[] = { 1, 2, 3, 4, 5, 6, 7, 8, 12 };
+    static const int dims[] = { 8, 20, 64, 72, 96, 128, 288 },
+                     groups[] = { 1, 2, 3, 4, 5, 6, 7, 8, 12 };
     static const int span[][2] = { { 0, 64 }, { 0, 1 },  { 63, 64 }, { 17, 18 }, { 5, 60 },
                                    { 0, 16 }, { 0, 33 }, { 31, 49 }, { 48, 64 } };
     for (size_t f = 0; f < sizeof kv_formats / sizeof *kv_formats; f++)
@@ -155,7 +176,7 @@ static void kv_q8_0_is_near(void **state)
 {
     (void)state;
     enum { HD = 64, PART = KB * HD / 32 * 34 };
-    static uint8_t block[2 * PART];
+    static _Alignas(4) uint8_t block[2 * PART];
     float in[2][HD], out[2][HD];
     for (int trial = 0; trial < 2000; trial++) {
         const int pos = trial % KB;
@@ -166,7 +187,10 @@ static void kv_q8_0_is_near(void **state)
         if (trial % 11 == 0) in[1][40] = 1e8f; /* over 127 beyond f16 */
         ig_kernels_ref.store_kv[IG_Q8_0](block, in[0], in[1], HD, pos);
         ig_panel_row(IG_Q8_0, out[0], block + pos / 16 * (HD / 32) * IG_KV_TILE, pos % 16, HD);
-        ig_row_to_f32(IG_Q8_0, out[1], block + PART + pos * HD / 32 * 34, HD);
+        const struct ig_kv_values *v = (const void *)(block + PART);
+        for (int d = 0; d < HD; d++)
+            out[1][d] =
+                ig_fp16_to_f32(v[d / 32].d[pos]) * (float)v[d / 32].q[pos / 4][d % 32][pos % 4];
         for (int i = 0; i < 2 * HD / 32; i++) {
             const float *x = in[0] + i * 32, *y = out[0] + i * 32;
             float most = 0.0f, sum = 0.0f;

@@ -1,4 +1,5 @@
-/* Which layers of a batch the processor takes, against the two sides alone and against all choices. */
+/* Which layers of a batch the processor takes, against the two sides alone and against all choices.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,9 +38,12 @@ static double takes(const struct ig_pick *p, unsigned cpu_layers, int n)
 
 static struct ig_pick machine(void)
 {
-    return (struct ig_pick){ .link = 7e-3 * chance() + 1e-5, .start = 1e-4 * chance(),
-                             .each = 6e-5 * chance() + 1e-7, .row = 2e-5 * chance(),
-                             .n_expert = 128, .n_used = 8 };
+    return (struct ig_pick){ .link = 7e-3 * chance() + 1e-5,
+                             .start = 1e-4 * chance(),
+                             .each = 6e-5 * chance() + 1e-7,
+                             .row = 2e-5 * chance(),
+                             .n_expert = 128,
+                             .n_used = 8 };
 }
 
 static void never_slower_than_either(void **state)
@@ -85,8 +89,9 @@ static void threshold(void **state)
 {
     (void)state;
     uint8_t by_cpu[LAYERS];
-    struct ig_pick p = { .link = 6.7e-3, .start = 1e-4, .each = 45e-6, .row = 8e-6, .n_expert = 128,
-                         .n_used = 8 };
+    struct ig_pick p = {
+        .link = 6.7e-3, .start = 1e-4, .each = 45e-6, .row = 8e-6, .n_expert = 128, .n_used = 8
+    };
     const int most = ig_pick_most(&p, LAYERS, 2048, by_cpu);
     for (int n = 1; n < 2048; n += 13) {
         int any = 0;
@@ -111,7 +116,8 @@ static void distinct_experts(void **state)
     const struct ig_pick p = { .n_expert = 16, .n_used = 4 };
     assert_true(ig_pick_experts(&p, 0) < 1e-9);
     assert_true(ig_pick_experts(&p, 1) > 3.999 && ig_pick_experts(&p, 1) < 4.001);
-    assert_true(ig_pick_experts(&p, 3) > 16 * (1 - 0.421876) - 1e-6 && ig_pick_experts(&p, 3) < 16 * (1 - 0.421874));
+    assert_true(ig_pick_experts(&p, 3) > 16 * (1 - 0.421876) - 1e-6 &&
+                ig_pick_experts(&p, 3) < 16 * (1 - 0.421874));
     assert_true(ig_pick_experts(&p, 1000) > 15.999);
 }
 

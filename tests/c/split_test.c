@@ -1,4 +1,5 @@
-/* The split of misses between link and processor, and the trial that judges it, on simulated clocks. */
+/* The split of misses between link and processor, and the trial that judges it, on simulated
+ * clocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,8 @@ static double chance(void)
 
 static double least(double a, double b) { return a < b ? a : b; }
 
-/* Whatever the rates: never predicted slower than either side alone, and never divided for nothing. */
+/* Whatever the rates: never predicted slower than either side alone, and never divided for nothing.
+ */
 static void never_worse_than_one_side(void **state)
 {
     (void)state;
@@ -45,7 +47,8 @@ static void never_worse_than_one_side(void **state)
     }
 }
 
-/* What start costs decides: hand-over and barriers as long as an expert on the link leave it alone. */
+/* What start costs decides: hand-over and barriers as long as an expert on the link leave it alone.
+ */
 static void fixed_costs_count(void **state)
 {
     (void)state;
@@ -71,8 +74,8 @@ static void fixed_costs_count(void **state)
 
 static const struct ig_trial_rule rule = { 32, 16, 8, 4, 1024, 0.98 };
 
-/* A machine: 48 layers' misses by the split of the way under trial.  `hidden` is what calibration did
- * not see of asking the processor. */
+/* A machine: 48 layers' misses by the split of the way under trial.  `hidden` is what calibration
+ * did not see of asking the processor. */
 static double step(const struct ig_side *link, const struct ig_side *cpu, const int32_t *split,
                    double hidden)
 {
@@ -95,7 +98,8 @@ static int run(struct ig_trial *t, double (*took)(int way, uint32_t step), uint3
 
 static int32_t of_way[2][MOST + 1];
 static double hidden;
-static const struct ig_side link_side = { 4e-6, { 52e-6, 62e-6 } }, cpu_side = { 6e-6, { 27e-6, 27e-6 } };
+static const struct ig_side link_side = { 4e-6, { 52e-6, 62e-6 } },
+                            cpu_side = { 6e-6, { 27e-6, 27e-6 } };
 static double took_machine(int way, uint32_t i)
 {
     (void)i;
@@ -124,7 +128,8 @@ static void trial_corrects_calibration(void **state)
     assert_int_equal(t.trials, 2);
 }
 
-/* A cache that fills makes every step faster than the one before: no way may gain by coming later. */
+/* A cache that fills makes every step faster than the one before: no way may gain by coming later.
+ */
 static double took_drift(int way, uint32_t i) { return (way ? 1.01 : 1.0) * (3.0 - 0.005 * i); }
 static double took_equal(int way, uint32_t i) { return (void)way, (void)i, 1.0; }
 static double took_unjudged(int way, uint32_t i) { return (void)i, way ? 1.0 : -1.0; }
@@ -156,21 +161,26 @@ static void trial_order(void **state)
     uint32_t n[2] = { 0, 0 };
     ig_trial_init(&t, &rule, 2);
     for (uint32_t i = 0; i < rule.warm + 128; i++) {
-        if (i < rule.warm) assert_int_equal(t.now, 0);
-        else n[t.now]++;
+        if (i < rule.warm)
+            assert_int_equal(t.now, 0);
+        else
+            n[t.now]++;
         ig_trial_step(&t, &rule, t.now ? 0.5 : 1.0);
     }
     assert_int_equal(n[0], 64);
     assert_int_equal(n[1], 64);
-    for (uint32_t i = 128; i < rule.every; i++, ig_trial_step(&t, &rule, 0.5)) assert_int_equal(t.now, 1);
+    for (uint32_t i = 128; i < rule.every; i++, ig_trial_step(&t, &rule, 0.5))
+        assert_int_equal(t.now, 1);
     assert_int_equal(t.now, 0); /* the next trial's first block */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(never_worse_than_one_side), cmocka_unit_test(fixed_costs_count),
-        cmocka_unit_test(trial_corrects_calibration), cmocka_unit_test(trial_keeps_way_0),
+        cmocka_unit_test(never_worse_than_one_side),
+        cmocka_unit_test(fixed_costs_count),
+        cmocka_unit_test(trial_corrects_calibration),
+        cmocka_unit_test(trial_keeps_way_0),
         cmocka_unit_test(trial_order),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

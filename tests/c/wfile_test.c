@@ -464,6 +464,52 @@ static void test_not_mapped_while_written(void **state)
     munmap(place, 3 * IG_WALIGN);
 }
 
+/* A file of BIG bytes written `step` at a time, its descriptor as a weights file's, and memory for it. */
+enum { BIG = 96 << 20, HUGE_PAGE = 2 << 20 };
+static unsigned char *reserved;
+static struct ig_wfile big_file(int step)
+{
+    struct ig_wfile f = { .path = "big" };
+    unsigned char *piece = calloc(1, (size_t)step);
+    assert_non_null(piece);
+    const int fd = open(mapped_path, O_WRONLY | O_TRUNC);
+    for (off_t at = 0; at < BIG; at += step)
+        assert_int_equal(pwrite(fd, piece, (size_t)step, at), step);
+    free(piece);
+    close(fd);
+    f.fd = open(mapped_path, O_RDONLY);
+    assert_true(f.fd >= 0);
+    reserved = mmap(NULL, BIG + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(reserved != MAP_FAILED);
+    place = reserved + (HUGE_PAGE - (uintptr_t)reserved % HUGE_PAGE);
+    return f;
+}
+
+/* Pages that would be read slowly are not mapped, and the memory is the caller's as before. */
+static void test_not_mapped_in_small_pages(void **state)
+{
+    (void)state;
+    struct ig_wfile f = big_file(4096);
+    assert_int_equal(ig_wmap_open(&f, place, BIG, &why), IG_IO);
+    want_text(why.text, "the page cache has it in small pages");
+    memset(place, 1, BIG);
+    munmap(reserved, BIG + HUGE_PAGE);
+    close(f.fd);
+}
+
+static void test_mapped_in_huge_pages(void **state)
+{
+    (void)state;
+    struct ig_wfile f = big_file(HUGE_PAGE);
+    const enum ig_err err = ig_wmap_open(&f, place, BIG, &why);
+    if (err == IG_OK) ig_wmap_close();
+    close(f.fd);
+    munmap(reserved, BIG + HUGE_PAGE);
+    if (err == IG_OK) return;
+    want_text(why.text, "the page cache has it in small pages");
+    skip(); /* a file system that has no others */
+}
+
 /* What a process with the file mapped says and ends with when `harm` has come to it. */
 static void expect_end(void harm(void), int without_lease, const char *say)
 {
@@ -517,6 +563,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_room),    cmocka_unit_test(test_embedded),
         cmocka_unit_test_setup_teardown(test_mapped, map_fixture, map_gone),
         cmocka_unit_test_setup_teardown(test_not_mapped_while_written, map_fixture, map_gone),
+        cmocka_unit_test_setup_teardown(test_not_mapped_in_small_pages, map_fixture, map_gone),
+        cmocka_unit_test_setup_teardown(test_mapped_in_huge_pages, map_fixture, map_gone),
         cmocka_unit_test_setup_teardown(test_mapped_and_written, map_fixture, map_gone),
     };
     if (argc > 1 && strcmp(argv[1], "--embedded") == 0)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_THREADS = 1024, STACK = 64 << 10, SHARED = 256 << 10 };
+enum { MOST_THREADS = 1024, WARP = 32, STACK = 64 << 10, SHARED = 256 << 10 };
 
 struct emu_index threadIdx, blockIdx, gridDim;
 _Alignas(16) unsigned char emu_shared[SHARED];
@@ -16,8 +16,13 @@ _Alignas(16) unsigned char emu_shared[SHARED];
 static struct fiber {
     void *sp;
     int done;
-    unsigned waits, warp_waits; /* barriers that this fiber has come to */
 } fibers[MOST_THREADS];
+/* Fibers that wait for each other: a warp's, the block's. */
+struct group {
+    int live, arrived;
+    unsigned barrier; /* its number: those that all have come to */
+};
+static struct group block, warps[MOST_THREADS / WARP];
 static unsigned char *stacks;
 static void *scheduler_sp;
 static int n_fiber, current;
@@ -41,34 +46,40 @@ static void yield(void)
     threadIdx.x = (unsigned)current;
 }
 
+/* Whoever comes last, or ends while all others wait, lets them go. */
+static void release(struct group *g)
+{
+    if (g->arrived < g->live) return;
+    g->arrived = 0;
+    g->barrier++;
+}
+
+static void sync(struct group *g)
+{
+    const unsigned mine = g->barrier;
+    g->arrived++;
+    release(g);
+    while (g->barrier == mine) yield();
+}
+
+void emu_sync_block(void) { sync(&block); }
+void emu_sync_warp(void) { sync(&warps[current / WARP]); }
+
+static void leave(struct group *g)
+{
+    g->live--;
+    release(g);
+}
+
 static void entry(void)
 {
     threadIdx.x = (unsigned)current;
     kernel(*args);
     fibers[current].done = 1;
+    leave(&block);
+    leave(&warps[current / WARP]);
     yield();
     abort();
-}
-
-/* Wait until every live fiber of [lo, hi) has come to its barrier number `mine` too. */
-static void sync(int lo, int hi, int warp)
-{
-    struct fiber *const me = &fibers[current];
-    const unsigned mine = warp ? ++me->warp_waits : ++me->waits;
-    for (;;) {
-        int all = 1;
-        for (int i = lo; i < hi && all; i++)
-            all = fibers[i].done || (warp ? fibers[i].warp_waits : fibers[i].waits) >= mine;
-        if (all) return;
-        yield();
-    }
-}
-
-void emu_sync_block(void) { sync(0, n_fiber, 0); }
-void emu_sync_warp(void)
-{
-    const int lo = current & ~31;
-    sync(lo, lo + 32 < n_fiber ? lo + 32 : n_fiber, 1);
 }
 
 uint32_t emu_swap(uint32_t v, int mask)
@@ -85,7 +96,7 @@ unsigned emu_ballot(int v)
     unsigned bits = 0;
     slots[current] = v != 0;
     emu_sync_warp();
-    for (int i = 0; i < 32; i++) bits |= slots[(current & ~31) + i] << i;
+    for (int i = 0; i < WARP; i++) bits |= slots[(current & -WARP) + i] << i;
     emu_sync_warp();
     return bits;
 }
@@ -109,7 +120,7 @@ static int dot_of(int warp, int row, int column, int depth, int c)
 
 void emu_mma(int *d, const unsigned *a, const unsigned *b, int c, int depth)
 {
-    const int lane = current & 31, warp = current & ~31;
+    const int lane = current % WARP, warp = current & -WARP;
     for (int i = 0; i < depth / 8; i++) fragment_a[current][i] = a[i];
     for (int i = 0; i < depth / 16; i++) fragment_b[current][i] = b[i];
     emu_sync_warp();
@@ -126,7 +137,12 @@ static void start(int i)
 
 static void run_block(void)
 {
-    for (int i = 0; i < n_fiber; i++) start(i);
+    block = (struct group){ .live = n_fiber };
+    memset(warps, 0, sizeof warps);
+    for (int i = 0; i < n_fiber; i++) {
+        start(i);
+        warps[i / WARP].live++;
+    }
     for (int left = n_fiber; left > 0;) {
         left = 0;
         for (current = 0; current < n_fiber; current++) {

@@ -14,13 +14,7 @@ end
 
 function M.assert_code(want, code, err) lu.assertEquals(code, want, err) end
 
---- It must end with `code`, say each of `...` on stderr, and print nothing.
-function M.refuses(code, arguments, ...)
-  local out, err, got = M.ingot(arguments)
-  lu.assertEquals(got, code, arguments .. ": " .. err)
-  lu.assertEquals(out, "", arguments)
-  for _, text in ipairs { ... } do lu.assertStrContains(err, text, false, arguments) end
-end
+M.refuses = L.refuser(M.ingot)
 
 function M.tmp(name) return L.tmp() .. "/" .. name end
 

@@ -1,5 +1,6 @@
 -- lib.lua -- what the end-to-end tests share: running a binary, reading tensors.
 local json = require "dkjson"
+local lu = require "luaunit"
 
 local M = {}
 M.shared = os.getenv("INGOT_SHARED") or "../shared"
@@ -86,6 +87,31 @@ function M.safetensors(path)
   end })
 end
 
+--- eval --tokens of a prompt; the dumped tensors and the file's bytes.
+function M.dump(engine, weights, ids, options)
+  local path = M.tmp() .. "/dump.safetensors"
+  local _, err, code = M.run(("%s eval -m %s --tokens %s --dump %s %s")
+    :format(engine, weights, M.ids(ids), path, options or ""))
+  assert(code == 0, err)
+  return M.safetensors(path), M.read(path)
+end
+
+--- A folder of goldens: the repository's copy, else the one beside it.
+function M.golden_folder(name)
+  for _, folder in ipairs { "tests/golden/" .. name, M.shared .. "/goldens/" .. name } do
+    if M.exists(folder .. "/golden.safetensors") then return folder end
+  end
+end
+
+--- Folders of goldens, one a family of decoders.
+M.FAMILIES = {
+  "mixtral", "mixtral-swa", "mixtral-bf16-sharded", "qwen3-moe", "qwen3-moe-bf16-sharded", "olmoe", "qwen2-moe",
+  "granitemoe", "llama-dense", "glm4-moe", "phimoe", "dbrx", "gpt-oss", "deepseek-v2", "deepseek-v3",
+}
+
+--- The trained tiny Mixtral; its checkpoint and goldens are beside the repository, or not there.
+M.tiny = { gold = M.shared .. "/goldens/tiny-mixtral", model = M.shared .. "/models/tiny-mixtral" }
+
 --- Largest |a - b|; fails on unequal lengths.  NaN counts as infinite.
 function M.max_diff(a, b)
   assert(#a == #b, ("%d values, want %d"):format(#b, #a))
@@ -110,6 +136,17 @@ function M.same(a, b)
     if a[i] ~= b[i] then return false end
   end
   return true
+end
+
+--- A test of what `ingot` (arguments -> stdout, stderr, code) refuses: it must end with `code`, say each of `...` on
+--- stderr, and print nothing.
+function M.refuser(ingot)
+  return function(code, arguments, ...)
+    local out, err, got = ingot(arguments)
+    lu.assertEquals(got, code, arguments .. ": " .. err)
+    lu.assertEquals(out, "", arguments)
+    for _, text in ipairs { ... } do lu.assertStrContains(err, text, false, arguments) end
+  end
 end
 
 --- The values as one comma-separated argument.

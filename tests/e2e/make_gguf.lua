@@ -4,6 +4,9 @@
 -- Independent of gen/families: names, keys and row orders are those of the public
 -- converter for each architecture, so that both ways into the engine can be compared.
 local json = require "dkjson"
+local W = dofile "tests/e2e/gguf_writer.lua"
+local add, u32, f32, bool, str = W.add, W.u32, W.f32, W.bool, W.str
+local rows, transposed, permuted, joined = W.rows, W.transposed, W.permuted, W.joined
 
 local folder, out = arg[1], arg[2]
 local function read(path)
@@ -28,40 +31,6 @@ local function tensor(name)
   return t
 end
 local function has(name) return head[name] ~= nil end
-
-local function rows(t, from, count, step)
-  local r = { cols = t.cols }
-  for i = 0, count - 1 do r[i + 1] = t[from + i * (step or 1) + 1] end
-  return r
-end
-local function transposed(t)
-  local r = { cols = #t }
-  for c = 0, t.cols - 1 do
-    local cells = {}
-    for i = 1, #t do cells[i] = t[i]:sub(4 * c + 1, 4 * c + 4) end
-    r[c + 1] = table.concat(cells)
-  end
-  return r
-end
--- Halves of each head to pairs: the row order of Llama's converter.
-local function permuted(t, heads)
-  local r, hd = { cols = t.cols }, #t // heads
-  for h = 0, heads - 1 do
-    for i = 0, hd - 1 do r[h * hd + i + 1] = t[h * hd + i // 2 + i % 2 * (hd // 2) + 1] end
-  end
-  return r
-end
-
-local list, kv = {}, {}
-local function add(name, t, outer)
-  local dims = { t.cols }
-  if outer then dims[2], dims[3] = #t // outer, outer elseif #t > 1 then dims[2] = #t end
-  list[#list + 1] = { name = name, dims = dims, data = table.concat(t) }
-end
-local function u32(k, v) if v then kv[#kv + 1] = ("<s8I4I4"):pack(k, 4, v) end end
-local function f32(k, v) if v then kv[#kv + 1] = ("<s8I4f"):pack(k, 6, v) end end
-local function bool(k, v) if v ~= nil then kv[#kv + 1] = ("<s8I4B"):pack(k, 7, v and 1 or 0) end end
-local function str(k, v) kv[#kv + 1] = ("<s8I4s8"):pack(k, 8, v) end
 
 local ARCH = { llama = "llama", qwen3_moe = "qwen3moe", olmoe = "olmoe", qwen2_moe = "qwen2moe", granitemoe = "granitemoe",
                glm4_moe = "glm4moe", dbrx = "dbrx", gpt_oss = "gpt-oss", deepseek_v2 = "deepseek2",
@@ -166,11 +135,6 @@ end
 SAME["post_attention_layernorm.weight"] = (arch == "gpt-oss" or arch == "glm4moe") and "post_attention_norm.weight"
   or "ffn_norm.weight"
 
-local function joined(parts)
-  local t = { cols = parts[1].cols }
-  for _, p in ipairs(parts) do table.move(p, 1, #p, #t + 1, t) end
-  return t
-end
 -- f(each expert's rows) of a tensor that holds all of them.
 local function each(t, f)
   local parts, n = {}, #t // experts
@@ -187,7 +151,7 @@ local function add_experts(p, b)
       add(("%sffn_%s_exps.weight"):format(b, part), joined(parts), experts)
     end
   elseif kind == "phimoe" then
-    for part, w in pairs { gate = 1, up = 3, down = 2 } do
+    for w, part in ipairs { "gate", "down", "up" } do
       local parts = {}
       for e = 1, experts do parts[e] = tensor(("%sblock_sparse_moe.experts.%d.w%d.weight"):format(p, e - 1, w)) end
       add(("%sffn_%s_exps.weight"):format(b, part), joined(parts), experts)
@@ -258,50 +222,14 @@ for l = 0, layers - 1 do
   add_experts(p, b)
 end
 
--- The tensors called `names` become one: each outer part's rows after each other.
-local function fuse(names, into)
-  local found, kept = {}, {}
-  for _, t in ipairs(list) do
-    for i, name in ipairs(names) do if t.name == name then found[i] = t end end
-  end
-  if #found < #names then return end
-  local first, data = found[1], {}
-  local axis, outer = #first.dims == 1 and 1 or 2, first.dims[3] or 1
-  for e = 0, outer - 1 do
-    for _, t in ipairs(found) do
-      local n = #t.data // outer
-      data[#data + 1] = t.data:sub(e * n + 1, (e + 1) * n)
-    end
-  end
-  local dims = table.move(first.dims, 1, #first.dims, 1, {})
-  for i = 2, #found do dims[axis] = dims[axis] + found[i].dims[axis] end
-  for _, t in ipairs(list) do
-    if t == first then kept[#kept + 1] = { name = into, dims = dims, data = table.concat(data) }
-    elseif not table.concat(names, " "):find(t.name, 1, true) then kept[#kept + 1] = t end
-  end
-  list = kept
-end
-
 if arg[3] == "fused" then
   for l = 0, layers - 1 do
     local b = ("blk.%d."):format(l)
     for _, what in ipairs { ".weight", ".bias" } do
-      fuse({ b .. "attn_q" .. what, b .. "attn_k" .. what, b .. "attn_v" .. what }, b .. "attn_qkv" .. what)
+      W.fuse({ b .. "attn_q" .. what, b .. "attn_k" .. what, b .. "attn_v" .. what }, b .. "attn_qkv" .. what)
     end
-    fuse({ b .. "ffn_gate_exps.weight", b .. "ffn_up_exps.weight" }, b .. "ffn_gate_up_exps.weight")
+    W.fuse({ b .. "ffn_gate_exps.weight", b .. "ffn_up_exps.weight" }, b .. "ffn_gate_up_exps.weight")
   end
 end
 
-local infos, blobs, at = {}, {}, 0
-for i, t in ipairs(list) do
-  local dims = {}
-  for k, d in ipairs(t.dims) do dims[k] = ("<I8"):pack(d) end
-  infos[i] = ("<s8I4"):pack(t.name, #t.dims) .. table.concat(dims) .. ("<I4I8"):pack(0, at)
-  local pad = -#t.data % 32
-  blobs[i] = t.data .. ("\0"):rep(pad)
-  at = at + #t.data + pad
-end
-local header = "GGUF" .. ("<I4I8I8"):pack(3, #list, #kv) .. table.concat(kv) .. table.concat(infos)
-local file = assert(io.open(out, "wb"))
-file:write(header, ("\0"):rep(-#header % 32), table.concat(blobs))
-file:close()
+W.write(out)

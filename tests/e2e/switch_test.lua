@@ -46,11 +46,7 @@ function TestSwitch:testRun()
   end
 end
 
-local function refuses(want, arguments, text)
-  local out, why, rc = ingot(arguments)
-  lu.assertEquals({ rc, out }, { want, "" }, why)
-  lu.assertStrContains(why, text)
-end
+local refuses = lib.refuser(ingot)
 
 function TestSwitch:testRefusals()
   refuses(1, "chat %m -p x", "chat: a model with an encoder does not chat; use run")

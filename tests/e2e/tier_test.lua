@@ -116,15 +116,20 @@ function T.test_counters()
   lu.assertEquals(select(2, json:gsub('"stride_over_time": *%[', "")), 7)
 end
 -- The page cache's own words would be a signal.
--- Cut while it decodes: loading would meet the cut first, and say so in words of its own.
+-- Cut after its first words of an answer and before the next question: loading would meet the cut first, and say so in
+-- words of its own.
 function T.test_page_cache_of_a_file_cut_short()
-  local weights, err = lib.tmp() .. "/cut.ingot", lib.tmp() .. "/err"
-  local source = lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
-  local out = lib.run(([[cp %s %s; %s bench -m %s -p 0 -n 512 -r 1000 -o csv 2>%s & pid=$!
-    until grep -q cut.ingot /proc/$pid/maps; do sleep 0.02; done
-    sleep 1; truncate -s 4M %s; wait $pid; echo "exit $?"]]):format(source, weights, lib.engine("t-tier-mmap"), weights, err, weights))
+  local folder = lib.tmp() .. "/cut"
+  local weights, source = folder .. "/cut.ingot", lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
+  local out = lib.run(([[trap '' PIPE; mkdir FOLDER; cp %s FOLDER/cut.ingot; mkfifo FOLDER/questions
+    %s chat -m FOLDER/cut.ingot -n 8 <FOLDER/questions >FOLDER/answers 2>FOLDER/err & pid=$!
+    exec 9>FOLDER/questions; echo Hello. >&9
+    until [ -s FOLDER/answers ] || ! kill -0 $pid; do sleep 0.01; done
+    truncate -s 4M FOLDER/cut.ingot; echo More. >&9; exec 9>&-; wait $pid; echo "exit $?"]]):gsub("FOLDER", folder)
+    :format(source, lib.engine("t-tier-mmap")))
   lu.assertEquals(out, "exit 1\n")
-  lu.assertStrContains(lib.read(err), weights .. ": cannot read mapped experts: the file was cut short while in use")
+  lu.assertStrContains(lib.read(folder .. "/err"),
+    weights .. ": cannot read mapped experts: the file was cut short while in use")
 end
 function T.test_page_cache() same("t-tier-mmap") end
 

@@ -129,7 +129,7 @@ end
 function T.test_ram_refusal_has_numbers()
   eq(refused("mixtral-8x22b", "box-8gb", { "tier=ram" }),
     "models/mixtral-8x22b.lua on hw/box-8gb.lua: memory: want at most 7.5 GiB (8.0 GiB of RAM less 512.0 MiB "
-    .. "for the system), got 77.2 GiB: weights 76.2 GiB, KV for 4096 positions 896.0 MiB, work 47.8 MiB; "
+    .. "for the system), got 77.2 GiB: weights 76.2 GiB, KV for 4096 positions 896.0 MiB, work 47.9 MiB; "
     .. "no format of its weights fits; --set tier=disk keeps experts on disk")
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "quant=bf16", "tier=ram" }),
     "; --set quant= would fit with q8_0 (46.8 GiB) or q6_k (36.3 GiB) or q5_1 (33.2 GiB) or q5_0 (30.5 GiB)")
@@ -137,7 +137,7 @@ function T.test_ram_refusal_has_numbers()
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "ctx=1000000" }), "KV for 1000000 positions 122.1 GiB")
   eq(refused("mixtral-8x22b", "box-8gb"),
     "models/mixtral-8x22b.lua on hw/box-8gb.lua: memory: want at most 7.5 GiB, got 24.0 GiB with experts on disk: "
-    .. "resident weights 5.3 GiB, KV for 4096 positions 896.0 MiB, 112 slots 17.7 GiB, work 61.8 MiB")
+    .. "resident weights 5.3 GiB, KV for 4096 positions 896.0 MiB, 112 slots 17.7 GiB, work 61.9 MiB")
 end
 
 function T.test_cache_that_cannot_hit_is_refused()
@@ -177,8 +177,8 @@ function T.test_vram_refusals()
     return select(2, plan_cache.plan(p.model, p.hw, p.layout, p.mem))
   end
   eq(why(4 << 30), "vram: want at most 2.1 GiB (4.0 GiB less 1.9 GiB reserved), got 3.6 GiB: "
-    .. "resident weights 3.0 GiB, KV 512.0 MiB, work 54.6 MiB")
-  eq(why(6 << 30), "cache: want 2 expert slots of 336.0 MiB for one layer's choice, got 1 in 588.4 MiB of VRAM")
+    .. "resident weights 3.0 GiB, KV 512.0 MiB, work 54.9 MiB")
+  eq(why(6 << 30), "cache: want 2 expert slots of 336.0 MiB for one layer's choice, got 1 in 588.1 MiB of VRAM")
 end
 
 function T.test_load_map_wants_everything_in_ram()

@@ -5,6 +5,8 @@ package.path = root .. "?.lua;" .. package.path
 
 local describe = require "gen.describe"
 local emit = require "gen.emit"
+local formats_of = require "gen.formats"
+local model_of = require "gen.model"
 local options = require "gen.options"
 local plan = require "gen.plan"
 local sources = require "gen.sources"
@@ -47,6 +49,24 @@ function M.lines(command)
   local list = {}
   for line in M.run(command):gmatch("[^\n]+") do list[#list + 1] = line end
   return list
+end
+
+--- A model small enough for a pencil: E 64, 4 heads over 2 of 16, FF 96, 5 experts.
+function M.small(weights)
+  return model_of.check({
+    family = "mixtral", n_layer = 2, n_embd = 64, n_head = 4, n_head_kv = 2, head_dim = 16, n_ff = 96,
+    n_expert = 5, n_expert_used = 2, n_vocab = 40, n_ctx_train = 256, norm_eps = 1e-5, rope_theta = 1e4,
+    window = 0, tied = false,
+    weights = { expert = weights, attn = weights, embed = weights, output = weights, router = "f32" },
+  }, "x.lua", {})
+end
+
+--- The formats of a model's matrices, which must be possible.
+function M.resolved(m, opts)
+  local problems = {}
+  local formats = formats_of.resolve(m, opts or {}, "x.lua", problems)
+  assert(#problems == 0, problems[1])
+  return formats
 end
 
 local function described(path, kind, problems)

@@ -2,7 +2,6 @@
 
 local lu = require "luaunit"
 local lib = require "lib"
-local plan_background = require "gen.plan_background"
 local plan_hit = require "gen.plan_hit"
 local plan_hot = require "gen.plan_hot"
 local plan_prefetch = require "gen.plan_prefetch"
@@ -122,47 +121,6 @@ function T.test_the_policy_is_chosen_by_the_trace()
   -- One that was asked for stays, and the others' rates are said all the same.
   p = lib.plan("tiny-mixtral", "avx2-desktop", { "experts_ram=25", "policy=lru", "trace=x" }, { trace = text })
   eq({ p.size.tier.policy, #p.size.tier.policies }, { "lru", 3 })
-end
-
--- The published 24 GB example (arXiv 2512.16473): BF16 experts.  Assumed: 24564 MiB of VRAM less 1920 MiB
--- reserved, 4096 positions of f16 KV, batches of 256.
-local function published(model)
-  return lib.plan(model, "4090", { "quant=bf16", "quant.router=bf16", "batch=256" })
-end
-local function shapes(weighed)
-  local list = {}
-  for i, g in ipairs(weighed) do list[i] = g.sets .. " x " .. g.ways end
-  return table.concat(list, ", ")
-end
-
-function T.test_published_mixtral_geometry()
-  local p = published("mixtral")
-  eq({ p.cache.slot_bytes, p.cache.slots }, { 336 << 20, 56 })
-  eq(shapes(p.cache.weighed), "28 x 2, 18 x 3, 14 x 4, 11 x 5, 9 x 6, 8 x 7, 7 x 8")
-  -- Its scheme: two tokens' experts a set, the CPU computes every miss, each is copied in the background.
-  local best, weighed = plan_background.plan(p.model, p.hw, p.layout, p.cache)
-  eq(shapes(weighed), "14 x 4, 11 x 5, 9 x 6, 8 x 7, 7 x 8")
-  eq(shapes { best, p.background }, "14 x 4, 14 x 4")
-end
-
--- Few cores want many sets, many cores more ways: there the copies are the bottleneck.  Assumed: 3 GB/s a core, 6
--- GB/s of the link for copies of memory that is not pinned.
-function T.test_published_geometry_follows_the_cores()
-  local p = published("mixtral")
-  p.hw.gpu.link_bw = 6e9
-  local function best(cores)
-    p.hw.cpu_bw = cores * 3e9
-    return shapes { (plan_background.plan(p.model, p.hw, p.layout, p.cache)) }
-  end
-  eq({ best(1), best(4), best(16), best(24), best(64) }, { "14 x 4", "14 x 4", "11 x 5", "9 x 6", "8 x 7" })
-end
-
-function T.test_published_phi_geometry()
-  local p = published("phi-3.5-moe")
-  eq(p.cache.slot_bytes, 150 << 20)
-  lu.assertTrue(p.cache.slots >= 125 and p.cache.slots <= 128, p.cache.slots)
-  lu.assertStrContains(shapes(p.cache.weighed), "25 x 5, 21 x 6")
-  eq(shapes { p.background }, "21 x 6")
 end
 
 function T.test_prefetch_stride()

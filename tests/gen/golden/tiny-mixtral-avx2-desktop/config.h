@@ -109,6 +109,7 @@ enum {
 /* The arena (gen/plan_mem.lua). */
 #define IG_MEM_BYTES    UINT64_C(68915200)
 #define IG_THREAD_BYTES UINT64_C(106496)
+#define IG_OWN_BYTES    UINT64_C(1344)
 #define IG_SPARE_BYTES  UINT64_C(32768)
 #define IG_KV_PART_BYTES UINT64_C(4096) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)

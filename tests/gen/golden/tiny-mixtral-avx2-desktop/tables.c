@@ -368,7 +368,7 @@ const struct ig_source ig_sources[IG_N_ROLE] = {
     },
 };
 
-const int ig_n_facts = 11, ig_n_words = 4, ig_n_lists = 0;
+const int ig_n_facts = 13, ig_n_words = 4, ig_n_lists = 0;
 const struct ig_fact ig_facts[] = {
     { .hf = { "num_hidden_layers" }, .gguf = { "llama.block_count" }, .less = "llama.nextn_predict_layers", .value = 7.0f },
     { .hf = { "hidden_size" }, .gguf = { "llama.embedding_length" }, .value = 256.0f },
@@ -381,6 +381,8 @@ const struct ig_fact ig_facts[] = {
     { .hf = { "rope_theta", "rope_parameters.rope_theta" }, .gguf = { "llama.rope.freq_base" }, .value = 1e+04f },
     { .hf = { "sliding_window" }, .gguf = { "llama.attention.sliding_window" }, .value = 0.0f },
     { .gguf = { "llama.rope.dimension_count" }, .value = 32.0f },
+    { .gguf = { "llama.vocab_size" }, .value = 4096.0f },
+    { .gguf = { "llama.attention.value_length" }, .value = 32.0f },
 };
 const struct ig_word ig_words[] = {
     { .hf = { "model_type" }, .want = { "mixtral" } },
@@ -390,6 +392,15 @@ const struct ig_word ig_words[] = {
 };
 const struct ig_list ig_lists[] = {
     { .n = 0 },
+};
+const int ig_n_only = 6;
+const struct ig_only ig_only[] = {
+    { .hf = { "hidden_act" }, .want = { "\"silu\"" } },
+    { .hf = { "attention_bias" }, .want = { "false" } },
+    { .hf = { "mlp_bias" }, .want = { "false" } },
+    { .gguf = "llama.rope.scale_linear", .want = { "1" } },
+    { .gguf = "llama.rope.scaling.attn_factor", .want = { "1" } },
+    { .gguf = "llama.rope.scaling.yarn_ext_factor", .want = { "1", "-1" } },
 };
 
 const int ig_n_regions = 18;

@@ -107,8 +107,9 @@ enum {
 #define IG_HW_DISK_BW     UINT64_C(500000000)
 
 /* The arena (gen/plan_mem.lua). */
-#define IG_MEM_BYTES    UINT64_C(37720064)
-#define IG_THREAD_BYTES UINT64_C(20480)
+#define IG_MEM_BYTES    UINT64_C(37732352)
+#define IG_THREAD_BYTES UINT64_C(24576)
+#define IG_OWN_BYTES    UINT64_C(1344)
 #define IG_SPARE_BYTES  UINT64_C(6144)
 #define IG_KV_PART_BYTES UINT64_C(8192) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)
@@ -168,7 +169,7 @@ enum {
 #define IG_MEM_SAMPLE_OFF     UINT64_C(37625856)
 #define IG_MEM_SAMPLE_BYTES   UINT64_C(32768)
 #define IG_MEM_THREAD_OFF     UINT64_C(37658624)
-#define IG_MEM_THREAD_BYTES   UINT64_C(61440)
+#define IG_MEM_THREAD_BYTES   UINT64_C(73728)
 
 /* The generator's arithmetic, checked once more by the compiler. */
 _Static_assert(IG_N_HEAD % IG_N_HEAD_KV == 0, "query heads share KV heads evenly");

@@ -1,0 +1,140 @@
+/* attn_q8_0.inc.h -- attention over one KV block of Q8_0, written once over vec_*.h,
+ * attn_words_*.h.
+ *
+ * PANEL_Q8_0 names the panel kernel of the instruction set, where its words have no scores of their
+ * own.  K is four panels of 16 positions; V's bytes are multiplied with weights of 15 bits, and the
+ * sums over positions are exact (kernels.h).  hd is a multiple of IG_QBLOCK.  While a block is
+ * folded the next one, K and V, is asked for into L2 in four streams: hardware follows a stream
+ * inside its page, and has more lines under way when there are several (bench/LOG.tsv). Bound: one
+ * read of the block's K and V.
+ */
+struct asks {
+    const char *at;
+    size_t quarter;
+    int left, each; /* lines of a stream, and how many at a time */
+};
+ALWAYS void VNAME(ask)(struct asks *a)
+{
+    for (int i = 0; i < a->each && a->left > 0; i++, a->left--, a->at += 64) {
+        PREFETCH_AT(a->at);
+        PREFETCH_AT(a->at + a->quarter);
+        PREFETCH_AT(a->at + 2 * a->quarter);
+        PREFETCH_AT(a->at + 3 * a->quarter);
+    }
+}
+
+#ifdef PANEL_Q8_0
+/* Raw scores of positions j .. j + 15, whose panel is k. */
+ALWAYS void VNAME(panel_scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
+                                int blocks, int nh, int j)
+{
+    const void *x[HEADS_MOST];
+    float y[HEADS_MOST][IG_PANEL_ROWS];
+    for (int i = 0; i < nh; i++) x[i] = q + i * blocks;
+    PANEL_Q8_0(y, k, x, blocks * IG_QBLOCK, nh);
+    for (int i = 0; i < nh; i++) memcpy(p[i] + j, y[i], sizeof y[i]);
+}
+#endif
+
+/* Weights of 32 dimensions for nh heads, p being probabilities times u of kernels.h; unit[i]: what
+ * a weight of 1 and a code of 1 stand for. */
+ALWAYS void VNAME(weigh)(uint8_t w[][4 * IG_KV_BLOCK], float *unit, float p[][IG_KV_BLOCK],
+                         const float *peak, const uint16_t *scales, int nh, int lo, int hi)
+{
+    float d[IG_KV_BLOCK];
+    V top = VZERO, bad = VZERO;
+    UNROLL
+    for (int j = 0; j < IG_KV_BLOCK; j += VL) VSTORE(d + j, VLOAD_F16(scales + j));
+    for (int j = 0; j < lo; j++) d[j] = 0.0f;
+    for (int j = hi; j < IG_KV_BLOCK; j++) d[j] = 0.0f;
+    UNROLL
+    for (int j = 0; j < IG_KV_BLOCK; j += VL) {
+        top = VMAX(VLOAD(d + j), top);
+        bad = VFMA(VLOAD(d + j), VZERO, bad);
+    }
+    const float most = VTOP(top);
+    const V r = VSET1(most > 0.0f ? 1.0f / most : 0.0f), round = VSET1(IG_ROUND);
+    for (int i = 0; i < nh; i++) unit[i] = peak[i] * (1.0f / IG_KV_WEIGHT) * (most + VTREE(bad));
+    UNROLL
+    for (int j = 0; j < IG_KV_BLOCK; j += VL) {
+        const V dr = VMUL(VLOAD(d + j), r);
+        UNROLL
+        for (int i = 0; i < nh; i++) WEIGHTS(w[i] + 4 * j, VFMA(VLOAD(p[i] + j), dr, round));
+    }
+}
+
+/* o = o * c + the sum of p * V for 32 dimensions. */
+ALWAYS void VNAME(sum_codes)(float *o, uint8_t w[][4 * IG_KV_BLOCK], const float *unit,
+                             const float *c, const struct ig_kv_values *v, int hd, int nh, int lo,
+                             int hi, struct asks *a)
+{
+    enum { MOST = 4, WIDE = IG_QBLOCK / VL < 2 ? IG_QBLOCK / VL : 2 };
+    for (int d = 0; d < IG_QBLOCK; d += WIDE * VL) {
+        UNROLL
+        for (int h = 0; h < nh; h += MOST) {
+            const int n = nh - h < MOST ? nh - h : MOST;
+            SUMS s[MOST][WIDE];
+            UNROLL
+            for (int i = 0; i < n; i++) {
+                UNROLL
+                for (int u = 0; u < WIDE; u++) s[i][u] = SUMS_ZERO;
+            }
+            for (int j = lo / 4 * 4; j < hi; j += 4) {
+                CODES q[WIDE];
+                if (j % 8 == 0) VNAME(ask)(a);
+                UNROLL
+                for (int u = 0; u < WIDE; u++) q[u] = LOAD_CODES(v->q[j / 4][d + u * VL]);
+                UNROLL
+                for (int i = 0; i < n; i++) {
+                    const WEIGHT x = LOAD_WEIGHT(w[h + i] + 4 * j);
+                    UNROLL
+                    for (int u = 0; u < WIDE; u++) s[i][u] = ADD_CODES(s[i][u], x, q[u]);
+                }
+            }
+            UNROLL
+            for (int i = 0; i < n; i++) {
+                UNROLL
+                for (int u = 0; u < WIDE; u++) {
+                    float *to = o + (h + i) * hd + d + u * VL;
+                    const V old = VMUL(VLOAD(to), VSET1(c[h + i]));
+                    VSTORE(to, VFMA(SUMS_FLOAT(s[i][u]), VSET1(unit[h + i]), old));
+                }
+            }
+        }
+    }
+}
+
+/* nh is a constant wherever this is put; q is of head h already. */
+ALWAYS void VNAME(heads_q8_0)(struct ig_attn *st, int h, const void *queries, const void *k,
+                              const void *v, const void *next, int hd, int nh, int lo, int hi,
+                              float scale, const float *bias, int step)
+{
+    const int blocks = hd / IG_QBLOCK, lines = blocks * (IG_QBLOCK + 2) / 2;
+    const size_t panel = (size_t)blocks * IG_KV_TILE;
+    struct asks a = { next, (size_t)lines * 64, next == k ? 0 : lines, nh > 4 ? 1 : 2 };
+    float p[HEADS_MOST][IG_KV_BLOCK], c[VL], peak[VL], unit[HEADS_MOST];
+    uint8_t w[HEADS_MOST][4 * IG_KV_BLOCK];
+
+    for (int j = lo / IG_PANEL_ROWS * IG_PANEL_ROWS; j < hi; j += IG_PANEL_ROWS) {
+        VNAME(ask)(&a);
+        VNAME(panel_scores)
+        (p, queries, (const uint8_t *)k + (size_t)(j / IG_PANEL_ROWS) * panel, blocks, nh, j);
+    }
+    VNAME(soften)
+    (p, c, peak, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step);
+    for (int i = 0; i < nh; i++) {
+        peak[i] = ig_kv_peak(peak[i]);
+        const V u = VSET1(peak[i] > 0.0f ? IG_KV_WEIGHT / peak[i] : 0.0f);
+        UNROLL
+        for (int j = 0; j < IG_KV_BLOCK; j += VL) VSTORE(p[i] + j, VMUL(VLOAD(p[i] + j), u));
+    }
+    const struct ig_kv_values *x = v;
+    for (int b = 0; b < blocks; b++) {
+        VNAME(weigh)(w, unit, p, peak, x[b].d, nh, lo, hi);
+        VNAME(sum_codes)(st->o + h * hd + b * IG_QBLOCK, w, unit, c, x + b, hd, nh, lo, hi, &a);
+    }
+}
+
+#define KV(f)   VNAME(f##_q8_0)
+#define Q_BYTES ((size_t)hd / IG_QBLOCK * sizeof(struct ig_xq))
+#include "attn_turns.inc.h"
