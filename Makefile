@@ -9,7 +9,8 @@
 #   make setup                      install the packages that are missing
 #   make install PREFIX=/usr/local DESTDIR=
 #
-# SAN=address,undefined builds everything with those sanitizers; ASSERT=1 keeps IG_ASSERT.
+# SAN=address,undefined builds everything with those sanitizers; ASSERT=1 keeps IG_ASSERT;
+# RANGES=1 names the host's phases for a profiler (NVTX, Nsight Systems).
 
 LUA    ?= lua5.4
 CC      = gcc
@@ -22,7 +23,7 @@ AR     := $(shell $(CC) -print-prog-name=ar)
 # Where the device engine's tools and libraries are, for plans whose weights lie in device memory.
 CUDA   ?= /usr/local/cuda
 # How objects are compiled; a program of an emulated device differs only in what is linked.
-OBJ_FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)
+OBJ_FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)$(if $(RANGES),-ranges)
 FLAVOR := $(if $(EMULATE),-emulated)$(OBJ_FLAVOR)
 
 # V=1 shows the commands.
@@ -39,9 +40,9 @@ WARN    := -Wall -Wextra -Wshadow -Wconversion -Werror
 # Sanitized code is compiled for a test or two: -O1 takes less than it costs.
 CFLAGS  = -std=c11 -D_GNU_SOURCE $(if $(SAN),-O1,-O2) -g -fopenmp -ffp-contract=off -fno-math-errno $(WARN) \
           $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
-          $(if $(SAN)$(ASSERT),,-DNDEBUG) -MMD -MP -iquote kernels $(RUNTIME:%=-iquote %)
+          $(if $(RANGES),-DIG_RANGES -isystem $(CUDA)/include) $(if $(SAN)$(ASSERT),,-DNDEBUG) -MMD -MP -iquote kernels $(RUNTIME:%=-iquote %)
 # A sanitized program cannot be static; everything else is one file that needs nothing beside it.
-LDFLAGS = -fopenmp $(if $(SAN),-fsanitize=$(SAN),-static) -Wl,--gc-sections
+LDFLAGS = -fopenmp $(if $(SAN),-fsanitize=$(SAN),$(if $(RANGES),,-static)) -Wl,--gc-sections
 # glibc warns of dlopen in the static libgomp (offload to devices, which is not used).
 LDLIBS  = -ljansson -lpcre2-8 -luring -lm
 # A program that loads the driver cannot be static: the driver starts threads of its own.  Only

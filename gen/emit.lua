@@ -160,7 +160,7 @@ local function gpu_view(plan)
   return {
     resident = not device.cached, device = device, vram_bw = c.u64(gpu.vram_bw),
     defines = "-D" .. table.concat(device.defines, " -D"), sm = gpu.arch,
-    sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes), stream_rows = cache.stream_rows,
+    sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes),
     bytes = c.u64(cache.bytes),
     vram_bytes = c.u64(device.bytes),
     usable = c.u64(device.usable), arch = c.str(gpu.arch),

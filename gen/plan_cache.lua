@@ -47,7 +47,7 @@ local function choose(m, hw, from)
 end
 
 -- Of a dense model whose weights are all in VRAM.
-M.NONE = { slots = 0, sets = 0, ways = 0, slot_bytes = 0, bytes = 0, stream_rows = 0, weighed = {}, hit_rate = 1.0 }
+M.NONE = { slots = 0, sets = 0, ways = 0, slot_bytes = 0, bytes = 0, weighed = {}, hit_rate = 1.0 }
 
 --- @param m      table  a checked model
 --- @param hw     table  a checked profile with a GPU
@@ -97,8 +97,6 @@ function M.plan(m, hw, layout, mem, usable, opts)
     bytes = best.sets * best.ways * slot,
   }
   cache.stream_seconds = layers * m.n_expert * slot / gpu.link_bw -- all experts once, for a batch
-  -- Rows from which that costs less than a step for each row.
-  cache.stream_rows = math.max(2, math.ceil(cache.stream_seconds / best.seconds))
   fixed[#fixed + 1] = { name = "SLOTS", off = at, bytes = cache.bytes }
   cache.vram_bytes = at + cache.bytes
   return cache

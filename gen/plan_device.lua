@@ -60,7 +60,7 @@ local function cache_buffers(m)
     { "WAY",    2 * m.n_layer * m.n_expert * 4 },
     { "USE",    2 * m.n_layer * m.n_expert * F32 },
     { "VICTIM", 2 * m.n_layer * 2 * m.n_expert_used * 4 },
-    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 1) * 4 },
+    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 2) * 4 },
   }
 end
 

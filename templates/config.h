@@ -170,7 +170,6 @@ enum {
 //@   if not gpu.resident then
 #define IG_XC_SLOT_BYTES  ${gpu.slot_bytes}
 #define IG_XC_BYTES       ${gpu.bytes}
-#define IG_STREAM_ROWS    ${gpu.stream_rows} /* from so many on, layers are streamed through the slots */
 //@   end
 #define IG_VRAM_BYTES     ${gpu.vram_bytes}
 #define IG_VRAM_USABLE    ${gpu.usable}

@@ -69,9 +69,18 @@ check_cache() { # name, binary, weights
         done
         case $hows in *,*) hows=${hows#*,} ;; *) hows= ;; esac
     done
-    [ "$batches" != 1 ] || compare "$1: one batch of $tokens, on $on" "$2" "$3" -b "$tokens" -t 1
+    # A batch's layers over the link, on the CPU, and in turn.
+    for how in ${BATCH_LINKS:-100 0 50}; do
+        [ "$batches" != 1 ] || compare "$1: one batch of $tokens, --link $how, on $on" "$2" "$3" -b "$tokens" -t 1 --link "$how"
+    done
     [ "$1" != xc-switch ] || says "$1: too few slots for the encoder's layers to pass are refused" \
         'want slots of [0-9]+ bytes or more, through which the encoder' "$2" info -m "$3" --vram $((${less:-0} - 100000))
+    if [ "${FLAVOR:-}" = -emulated ]; then # pinning goes on while it decodes: a page more a step
+        run="env INGOT_PIN_CHUNK=4096" compare "$1: experts pinned page by page, on $on" "$2" "$3" -b 1 -t 1
+        says "$1: while it goes on, info says so" 'pinned: 0 of the experts. 0 MiB in RAM so far; it goes on beside the work$' \
+            env INGOT_PIN_CHUNK=4096 "$2" info -m "$3"
+        run=$RUN_BEFORE
+    fi
     hit=$("$2" bench -m "$3" -p 0 -n 32 -r 1 --link 100 2>"$tmp/err" | sed -n 's/^decode: \([0-9.]*\) % of the chosen.*/\1/p')
     report "$1: some experts are in their slots, some are not: ${hit:-none} %" \
         "$(awk -v h="${hit:--1}" 'BEGIN { if (!(h > 0 && h < 100)) print "want between 0 and 100 %, got " h }' </dev/null; [ -n "$hit" ] || cat "$tmp/err")"

@@ -198,6 +198,10 @@ $(PACKED): pack-%: $(BUILT)
 
 # A driver that is too old, one with other troubles, a program that takes the device's memory.
 TROUBLES := $(addprefix out/test/troubles/,libcuda.so.1 driver.so hog)
+# What takes a profiler's place (make RANGES=1).
+out/test/troubles/ranges.so: tests/cuda/ranges.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -O2 $(WARN) -shared -fPIC -isystem $(CUDA)/include -o $@ $<
 out/test/troubles/libcuda.so.1: TROUBLE := -shared -fPIC -DALONE
 out/test/troubles/driver.so: TROUBLE := -shared -fPIC
 out/test/troubles/libcuda.so.1 out/test/troubles/driver.so: tests/cuda/driver.c
@@ -234,6 +238,7 @@ EMULATED := $(LATENT) $(WIDE) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=bl
 .PHONY: emulated
 emulated:
 	@$(PARALLEL) EMULATE=1 $(patsubst %,gpu-engine-%,$(sort $(EMULATED) $(LARGE)))
+	@if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then $(PARALLEL) EMULATE=1 RANGES=1 gpu-engine-xc-stream out/test/troubles/ranges.so; fi
 	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(PARALLEL) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
 
 .PHONY: setup-arm64 arm64 $(ARM64_ENGINES)
@@ -273,6 +278,7 @@ test-list:
 	@{ for m in mixtral mixtral-8x22b tiny-mixtral; do echo "tests/matrix.sh $(LUA) models/$$m.lua"; done; \
 	   for e in $(filter-out $(ALONE),$(wildcard tests/e2e/*_test.lua)); do echo "$(LUA) $$e -o tap"; done; \
 	   if [ -f $(CUDA)/include/nvrtc.h ]; then echo "tests/gpu.sh xc-mixtral"; fi; \
+	   if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then echo "tests/ranges.sh"; fi; \
 	   for e in $(XC) $(filter-out $(XC),$(EMULATED)); do echo "env FLAVOR=-emulated GREEDY=2 BATCHES=7 SHORT=20 tests/gpu.sh $$e"; done; \
 	   for e in $(LARGE); do echo "env FLAVOR=-emulated GREEDY=2 BATCHES=64 SHORT=70 tests/gpu.sh $$e"; done; \
 	   echo "$(LUA) tests/gen/run.lua -o tap"; \

@@ -66,12 +66,12 @@ struct ig_dcache {
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */
     uint32_t *count;                     /* of this layer: enum ig_dcount */
     uint32_t *step;                      /* steps so far, this one included */
-    int32_t *split;                      /* [k + 1] of struct ig_ask */
+    int32_t *split;                      /* [k + 2] of struct ig_ask */
     int32_t ways;                        /* in use */
     uint64_t slot_bytes;
     const unsigned char *slots;          /* slot 0; a layer's ways, then the next's */
     const unsigned char *host;           /* this layer's experts, in mapped host memory */
-    uint64_t reach;                      /* bytes of them that are mapped */
+    uint64_t before;                     /* bytes of experts before them; a layer without a set: no end */
     uint32_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
     /* mapped host memory: what the CPU is asked for and what it answers */
     const int32_t *host_split;

@@ -14,6 +14,7 @@
 
 #if N_EXPERT > 0
 enum {
+    REACH_PAGE = 4096,
     EMPTY_WAY = 1 << 16, /* beside a victim's number: it holds no expert */
     VICTIMS = 2 * N_EXPERT_USED, /* as many as a row can use, and as many that it may hit */
     SET_EXPERTS = CACHED ? N_EXPERT : 1
@@ -25,7 +26,7 @@ struct chosen {
     int way[SET_EXPERTS]; /* of an expert, -1: it is missing */
     float use[SET_EXPERTS];
     int victim[VICTIMS];  /* ways to give up, the least used first */
-    int split[N_EXPERT_USED + 1];
+    int split[N_EXPERT_USED + 2];
     int at[N_EXPERT_USED];   /* a rank's way, -1: the CPU computes it */
     int fill[N_EXPERT_USED]; /* 1: the way is to be filled first */
 };
@@ -81,12 +82,14 @@ IG_FN void load_set(const struct ig_args *a, struct chosen *c, int threads)
         const int way = ig_load_fresh(a->xc.victim + from * VICTIMS + t);
         c->victim[t] = way >= 0 ? way : t < a->xc.ways ? t | EMPTY_WAY : t;
     }
-    if (t <= N_EXPERT_USED) c->split[t] = ig_load_fresh(a->xc.split + t);
+    if (t <= N_EXPERT_USED + 1) c->split[t] = ig_load_fresh(a->xc.split + t);
 }
 
-IG_FN int reachable(const struct ig_args *a, int expert)
+/* Of the experts' bytes so many pages are mapped in this step (pinning goes on beside it). */
+IG_FN int reachable(const struct ig_args *a, const struct chosen *c, int expert)
 {
-    return (uint64_t)(expert + 1) * a->expert_stride <= a->xc.reach;
+    const uint64_t to = a->xc.before + (uint64_t)(expert + 1) * a->expert_stride;
+    return to <= (uint64_t)(unsigned)c->split[N_EXPERT_USED + 1] * REACH_PAGE;
 }
 
 /* The i-th way to give up that this row does not need. */
@@ -105,11 +108,11 @@ IG_FN void place(const struct ig_args *a, struct chosen *c)
 {
     const int k = (int)threadIdx.x;
     if (k < N_EXPERT_USED) {
-        const int e = c->r.id[k], way = c->way[e], can = way < 0 && reachable(a, e);
+        const int e = c->r.id[k], way = c->way[e], can = way < 0 && reachable(a, c, e);
         int all = 0, before = 0, empty = 0; /* reachable misses; those that come before this one */
         for (int j = 0; j < N_EXPERT_USED && can; j++) {
             const int other = c->r.id[j];
-            if (c->way[other] >= 0 || !reachable(a, other)) continue;
+            if (c->way[other] >= 0 || !reachable(a, c, other)) continue;
             all++;
             before += c->use[other] > c->use[e] || (c->use[other] == c->use[e] && j < k);
         }

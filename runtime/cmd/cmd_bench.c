@@ -355,7 +355,9 @@ enum ig_err ig_cmd_bench(const struct ig_opts *o, struct ig_why *why)
 {
     struct bench b = { .o = o };
     struct ig_session s;
-    enum ig_err err = ig_session_open(&s, o, 0, why);
+    struct ig_opts settled = *o;
+    settled.settle = 1;
+    enum ig_err err = ig_session_open(&s, &settled, 0, why);
     if (err != IG_OK) return err;
     s.stats = 0; /* they are part of what it prints */
     if (o->route) err = ig_forced_open(&b.route, o->route, why);

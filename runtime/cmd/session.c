@@ -76,6 +76,7 @@ enum ig_err ig_session_open(struct ig_session *s, const struct ig_opts *o, int t
                             .n_ctx = o->n_ctx,
                             .verify = 1,
                             .progress = ig_progress_bytes,
+                            .settle = o->settle,
                             .unpinned = 100 - o->pin,
                             .link_share = o->link_share + 1,
                             .vram = o->vram.value,

@@ -8,12 +8,13 @@
 
 #include <cuda_runtime.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 enum { MANY = 128 };
-#define REACH_CHUNK (UINT64_C(1) << 28)
+#define REACH_CHUNK (UINT64_C(1) << 26) /* while one is registered, the driver starts nothing */
 
 struct ig_device {
     unsigned char *mem;
@@ -22,8 +23,10 @@ struct ig_device {
     cudaStream_t copies;
     cudaEvent_t filled[2], free[2];
     cudaGraphExec_t graph;
-    unsigned char *reach; /* host memory that is registered, in chunks of REACH_CHUNK */
-    uint64_t reach_bytes;
+    unsigned char *reach;             /* host memory that is registered, in chunks of REACH_CHUNK */
+    uint64_t reach_bytes, reach_want; /* so far, written by who registers; in the end */
+    pthread_t reacher;                /* registers the rest */
+    int reach_thread, reaching, reach_stop;
     uint64_t free_before;
     uint64_t slow;  /* bytes a second that copies are slowed to; 0: none */
     double started; /* of the copy under way */
@@ -175,42 +178,80 @@ void ig_device_unpin(struct ig_device *d, void *host)
     cudaFreeHost(host);
 }
 
-uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes,
+/* Register the next chunk; 0: the system allows no more. */
+static int reach_chunk(struct ig_device *d)
+{
+    const uint64_t at = d->reach_bytes, left = d->reach_want - at;
+    const uint64_t n = left < REACH_CHUNK ? left : REACH_CHUNK;
+    void *seen = NULL;
+    __atomic_fetch_add(&d->calls.takes, 1, __ATOMIC_RELAXED);
+    if (cudaHostRegister(d->reach + at, n, cudaHostRegisterMapped | cudaHostRegisterPortable) !=
+        cudaSuccess) {
+        cudaGetLastError(); /* the caller's to tell */
+        return 0;
+    }
+    if (cudaHostGetDevicePointer(&seen, d->reach + at, 0) != cudaSuccess || seen != d->reach + at) {
+        cudaHostUnregister(d->reach + at);
+        cudaGetLastError();
+        return 0;
+    }
+    __atomic_store_n(&d->reach_bytes, at + n, __ATOMIC_RELEASE);
+    return 1;
+}
+
+static void *reach_rest(void *arg)
+{
+    struct ig_device *d = arg;
+    if (cudaSetDevice(0) == cudaSuccess)
+        while (d->reach_bytes < d->reach_want && !__atomic_load_n(&d->reach_stop, __ATOMIC_RELAXED))
+            if (!reach_chunk(d)) break;
+    __atomic_store_n(&d->reaching, 0, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes, uint64_t now,
                          void (*progress)(const char *what, uint64_t done, uint64_t total))
 {
+    int more = 1;
     d->reach = host;
-    while (d->reach_bytes < bytes) {
-        const uint64_t left = bytes - d->reach_bytes, n = left < REACH_CHUNK ? left : REACH_CHUNK;
-        unsigned char *at = d->reach + d->reach_bytes;
-        void *seen = NULL;
-        d->calls.takes++;
-        if (cudaHostRegister(at, n, cudaHostRegisterMapped | cudaHostRegisterPortable) !=
-            cudaSuccess)
-            break;
-        if (cudaHostGetDevicePointer(&seen, at, 0) != cudaSuccess || seen != at) {
-            cudaHostUnregister(at);
-            break;
-        }
-        d->reach_bytes += n;
-        if (progress) progress("pinning experts", d->reach_bytes, bytes);
+    d->reach_want = bytes;
+    while (more && d->reach_bytes < bytes && d->reach_bytes < now) {
+        more = reach_chunk(d);
+        if (more && progress) progress("pinning experts", d->reach_bytes, bytes);
     }
-    cudaGetLastError(); /* what could not be registered is the caller's to tell */
-    return d->reach_bytes;
+    d->reach_stop = 0;
+    d->reaching = more && d->reach_bytes < bytes;
+    d->reach_thread = d->reaching && pthread_create(&d->reacher, NULL, reach_rest, d) == 0;
+    if (!d->reach_thread) d->reaching = 0;
+    return ig_device_reached(d);
+}
+
+uint64_t ig_device_reached(struct ig_device *d)
+{
+    return __atomic_load_n(&d->reach_bytes, __ATOMIC_ACQUIRE);
+}
+int ig_device_reaching(struct ig_device *d)
+{
+    return __atomic_load_n(&d->reaching, __ATOMIC_ACQUIRE);
 }
 
 void ig_device_unreach(struct ig_device *d)
 {
+    __atomic_store_n(&d->reach_stop, 1, __ATOMIC_RELAXED);
+    if (d->reach_thread) pthread_join(d->reacher, NULL);
+    d->reach_thread = 0;
     for (uint64_t at = 0; at < d->reach_bytes; at += REACH_CHUNK) cudaHostUnregister(d->reach + at);
-    d->reach_bytes = 0;
+    d->reach_bytes = d->reach_want = 0;
 }
 
-/* A copy stays inside one registration, or outside of all: others are refused. */
+/* A copy stays inside one registration, or outside of all: others are refused.  The next chunk may
+ * become one at any time, so the borders of those to come count, too. */
 static uint64_t piece_of(const struct ig_device *d, const unsigned char *from, uint64_t bytes)
 {
-    if (from < d->reach || from >= d->reach + d->reach_bytes) return bytes;
+    if (from < d->reach || from >= d->reach + d->reach_want) return bytes;
     const uint64_t at = (uint64_t)(from - d->reach);
     uint64_t left = REACH_CHUNK - at % REACH_CHUNK;
-    if (left > d->reach_bytes - at) left = d->reach_bytes - at;
+    if (left > d->reach_want - at) left = d->reach_want - at;
     return bytes < left ? bytes : left;
 }
 

@@ -40,9 +40,14 @@ unsigned char *ig_device_mem(const struct ig_device *d);
 void *ig_device_pin(struct ig_device *d, uint64_t bytes, void **on_device);
 void ig_device_unpin(struct ig_device *d, void *host);
 /* Let the device read [host, host + bytes) of this process's memory at the same address, from the
- * start on as far as the system allows; `progress` as in struct ig_open.  -> bytes it can reach. */
-uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes,
+ * start on as far as the system allows: the first `now` bytes before this returns, the rest by a
+ * thread of its own; `progress` as in struct ig_open.  -> bytes it can reach now. */
+uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes, uint64_t now,
                          void (*progress)(const char *what, uint64_t done, uint64_t total));
+/* The same, later; 1 while there may come more. */
+uint64_t ig_device_reached(struct ig_device *d);
+int ig_device_reaching(struct ig_device *d);
+/* End it, and wait for what is under way. */
 void ig_device_unreach(struct ig_device *d);
 void ig_device_fill(struct ig_device *d, uint64_t off, int byte, uint64_t bytes);
 /* Copy into the arena and wait; any thread. */

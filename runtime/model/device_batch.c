@@ -3,6 +3,7 @@
  * From IG_GEMM_ROWS rows on matrices go to the matrix units, and attention goes by tiles.
  */
 #include "device_int.h"
+#include "range.h"
 
 #define X(name, threads, shared) BATCH_##name,
 enum { IG_BATCH_KERNELS(X) N_BATCH };
@@ -159,6 +160,7 @@ static void batch_layer(struct ig_engine *e, int layer, const unsigned char *pla
     const struct ig_layer *l = &ig_layers[layer];
     ig_step_layer(e, layer);
     if (place) ig_step_experts(l, place);
+    ig_range_begin("attention", layer);
     ig_batch_norm(e, 0);
 #if IG_KV_LORA
     latent(e);
@@ -173,7 +175,16 @@ static void batch_layer(struct ig_engine *e, int layer, const unsigned char *pla
     ig_batch_project(e, IG_OF_Q);
     ig_batch_attend(e);
 #endif
+    ig_range_end();
+#if IG_XC
+    if (ig_prefill_by_cpu(layer)) {
+        ig_prefill_layer(e, layer);
+        return;
+    }
+#endif
+    ig_range_begin("experts", layer);
     ig_batch_ffn(e, l);
+    ig_range_end();
 }
 
 static void batch_output(struct ig_engine *e)

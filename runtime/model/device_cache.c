@@ -7,13 +7,14 @@
 #include "device.h"
 #include "device_step.h"
 #include "machine.h"
+#include "range.h"
 
 #include <string.h>
 
 #if IG_XC
 
 enum { COUNTS = IG_N_DCOUNT * IG_N_LAYER }; /* then the step */
-_Static_assert((COUNTS + 1 + IG_N_EXPERT_USED + 1) * 4 == IG_VRAM_COUNT_BYTES, "counters");
+_Static_assert((COUNTS + 1 + IG_N_EXPERT_USED + 2) * 4 == IG_VRAM_COUNT_BYTES, "counters");
 
 /* Of layers that a decode step runs: an encoder's are streamed. */
 static int routed_before(int layer)
@@ -30,12 +31,12 @@ static int set_of(const struct ig_engine *e, const struct ig_layer *l)
     return l->ffn == IG_FFN_MOE && layer >= IG_N_LAYER_ENC && set < e->miss.sets ? set : -1;
 }
 
-static uint64_t slots_bytes(const struct ig_engine *e)
+uint64_t ig_cache_bytes(const struct ig_engine *e)
 {
     return (uint64_t)e->miss.sets * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
 }
 
-static uint64_t half_bytes(const struct ig_engine *e) { return slots_bytes(e) / 2 / 4096 * 4096; }
+static uint64_t half_bytes(const struct ig_engine *e) { return ig_cache_bytes(e) / 2 / 4096 * 4096; }
 
 static uint64_t layer_bytes(int layer)
 {
@@ -65,7 +66,7 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)
     c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_DCOUNT * layer;
     c->set = set < 0 ? 0 : (uint64_t)set * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
-    c->reach = set < 0 || e->miss.reach <= from ? 0 : e->miss.reach - from;
+    c->before = set < 0 ? UINT64_C(1) << 62 : from;
     c->link_ns =
         e->miss.link_bw ? (uint32_t)(1e9 * (double)l->expert_stride / (double)e->miss.link_bw) : 0;
     c->asked = ask->asked[layer];
@@ -138,84 +139,20 @@ enum ig_err ig_cache_size(struct ig_engine *e, const struct ig_open *o, struct i
         m->ways = IG_N_EXPERT_USED;
         m->sets = (int)(slots / IG_N_EXPERT_USED);
     }
-    e->vram = IG_VRAM_SLOTS_OFF + slots_bytes(e);
+    e->vram = IG_VRAM_SLOTS_OFF + ig_cache_bytes(e);
     if (largest(0, IG_N_LAYER_ENC) > half_bytes(e))
         return ig_fail(
             why, IG_NO_MEM,
             "device: --vram: want slots of %llu bytes or more, through which the encoder's "
             "layers pass, two at a time, got %llu",
-            2 * (unsigned long long)largest(0, IG_N_LAYER_ENC), (unsigned long long)slots_bytes(e));
+            2 * (unsigned long long)largest(0, IG_N_LAYER_ENC),
+            (unsigned long long)ig_cache_bytes(e));
     ig_downgrade_add(e,
                      "device memory: %llu MiB of the planned %llu by --vram: %d sets of %d slots, "
                      "planned %d of %d",
                      (unsigned long long)e->vram >> 20, (unsigned long long)IG_VRAM_BYTES >> 20,
                      m->sets, m->ways, IG_XC_SETS, IG_XC_WAYS);
     return IG_OK;
-}
-
-/* Experts that the link and the CPU are timed with: enough to be above their start, few enough to
- * be quick. */
-#define TIMED_BYTES (UINT64_C(64) << 20)
-enum { TIMED_LEAST = 2, TIMED_MOST = 32, ROUNDS = 3 };
-
-static int first_routed(void)
-{
-    int layer = IG_N_LAYER_ENC;
-    while (ig_layers[layer].ffn != IG_FFN_MOE) layer++;
-    return layer;
-}
-
-/* n copies of an expert, queued. */
-static void copy_experts(struct ig_engine *e, const struct ig_layer *l, int reachable, int n)
-{
-    const uint64_t ways = slots_bytes(e) / l->expert_stride;
-    for (int i = 0; i < n; i++)
-        ig_device_copy(e->device,
-                       ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF +
-                           (uint64_t)i % ways * l->expert_stride,
-                       ig_data(e, l->expert_off + (uint64_t)(i % reachable) * l->expert_stride),
-                       l->expert_stride, 0);
-}
-static double until_copied(struct ig_engine *e, double from, int n)
-{
-    ig_device_filled(e->device, 0);
-    ig_device_wait(e->device);
-    return (ig_seconds() - from) / n;
-}
-static void least(double *best, double s)
-{
-    if (*best <= 0.0 || s < *best) *best = s;
-}
-
-/* How long an expert takes over the link and by the CPU, each alone and both at once. */
-static void measure(struct ig_engine *e)
-{
-    struct ig_miss *m = &e->miss;
-    const int layer = first_routed();
-    const struct ig_layer *l = &ig_layers[layer];
-    const uint64_t in_reach = m->reach / l->expert_stride, fit = TIMED_BYTES / l->expert_stride;
-    const int reachable = in_reach < l->n_expert ? (int)in_reach : (int)l->n_expert;
-    int n = fit < TIMED_LEAST ? TIMED_LEAST : fit > TIMED_MOST ? TIMED_MOST : (int)fit;
-    if (n > (int)l->n_expert) n = (int)l->n_expert;
-    for (int i = 0; i < 2; i++) m->link_s[i] = m->cpu_s[i] = 0.0;
-    for (int round = 0; round < ROUNDS; round++) {
-        const double from = ig_seconds();
-        if (reachable > 0) copy_experts(e, l, reachable, n);
-        if (reachable > 0) least(&m->link_s[0], until_copied(e, from, n));
-        if (m->cpu) least(&m->cpu_s[0], ig_miss_rehearse(e, layer, n));
-    }
-    m->link_s[1] = m->link_s[0];
-    m->cpu_s[1] = m->cpu_s[0];
-    if (!m->cpu || reachable == 0) return;
-    m->link_s[1] = m->cpu_s[1] = 0.0;
-    /* As many copies as take as long as the CPU's experts. */
-    const int copies = 1 + (int)(n * m->cpu_s[0] / m->link_s[0]);
-    for (int round = 0; round < ROUNDS; round++) {
-        const double from = ig_seconds();
-        copy_experts(e, l, reachable, copies);
-        least(&m->cpu_s[1], ig_miss_rehearse(e, layer, n));
-        least(&m->link_s[1], until_copied(e, from, copies));
-    }
 }
 
 static uint32_t counts_before[COUNTS + 1];
@@ -243,8 +180,8 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     struct ig_expert_stats s = { .active = 1 };
     read_counts(e, now);
     s.steps = now[COUNTS] - counts_before[COUNTS];
-    if (m->link_s[1] > 0.0) s.link_bw = expert / m->link_s[m->cpu];
-    if (m->cpu_s[1] > 0.0) s.cpu_bw = expert / m->cpu_s[1];
+    if (m->link.each[1] > 0.0) s.link_bw = expert / m->link.each[m->cpu];
+    if (m->by_cpu.each[1] > 0.0) s.cpu_bw = expert / m->by_cpu.each[1];
     for (int l = 0; l < IG_N_LAYER; l++) {
         uint32_t n[IG_N_DCOUNT];
         for (int i = 0; i < IG_N_DCOUNT; i++)
@@ -260,25 +197,47 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     return s;
 }
 
+#define PINNED_FIRST (UINT64_C(1) << 30)
+static void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: said all */
+
+void ig_cache_pinned(struct ig_engine *e, int quiet)
+{
+    struct ig_miss *m = &e->miss;
+    if (m->reach == m->reach_want) return;
+    m->reach = ig_device_reached(e->device);
+    if (!progress) return;
+    const int over = quiet || !ig_device_reaching(e->device);
+    progress("pinning experts", over ? m->reach_want : m->reach, m->reach_want);
+    if (over) progress = NULL;
+}
+
 void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcache *c)
 {
     const uint64_t experts = IG_DATA_BYTES - IG_RESIDENT_BYTES;
     const uint64_t want =
         o->unpinned ? experts / 100 * (uint64_t)(100 - o->unpinned) / 4096 * 4096 : experts;
     struct ig_miss *m = &e->miss;
-    m->reach = want ? ig_device_reach(e->device, e->mem + IG_MEM_DATA_OFF + IG_RESIDENT_BYTES, want,
-                                      o->progress)
-                    : 0;
+    m->reach = m->reach_want = 0;
+    /* The first part now: the rates are measured with it; the rest beside what follows. */
+    if (want)
+        m->reach = ig_device_reach(e->device, e->mem + IG_MEM_DATA_OFF + IG_RESIDENT_BYTES, want,
+                                   o->settle ? want : PINNED_FIRST, o->progress);
+    if (m->reach > 0) m->reach_want = want;
+    progress = o->progress;
     m->share = o->link_share - 1;
     m->cpu = m->share != 100 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
     ig_device_slow(e->device, o->link_bw);
     m->link_bw = o->link_bw;
     if (o->link_bw)
         ig_downgrade_add(e, "link: simulated, at most %.1f GB/s", 1e-9 * (double)o->link_bw);
-    measure(e);
-    if (m->reach < experts)
+    ig_rate_measure(e);
+    ig_miss_plan(m);
+    ig_prefill_open(e);
+    /* What is refused later than now, ig_device_pinned_says says. */
+    const uint64_t in_the_end = ig_device_reaching(e->device) ? want : m->reach;
+    if (in_the_end < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
-                         100.0 * (double)m->reach / (double)experts);
+                         100.0 * (double)in_the_end / (double)experts);
     fill_args(e, c);
 }
 
@@ -295,36 +254,53 @@ int ig_stream_fits(const struct ig_engine *e)
 {
     return largest(IG_N_LAYER_ENC, IG_N_LAYER) <= half_bytes(e);
 }
-static unsigned char *half(const struct ig_engine *e, int layer)
-{
-    return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)(layer % 2) * half_bytes(e);
-}
-static int stream_end; /* of the layers that pass */
 
-static void upload(struct ig_engine *e, int layer)
+/* Layers that pass through, in order, and each layer's number among them, -1: none of them. */
+static int passing[IG_N_LAYER], turn[IG_N_LAYER], n_passing;
+
+static unsigned char *half(const struct ig_engine *e, int i)
 {
-    if (layer >= stream_end || layer_bytes(layer) == 0) return;
-    ig_device_copy(e->device, half(e, layer), ig_data(e, ig_layers[layer].expert_off),
-                   layer_bytes(layer), layer % 2);
+    return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF + (uint64_t)(i % 2) * half_bytes(e);
+}
+static void upload(struct ig_engine *e, int i)
+{
+    if (i >= n_passing) return;
+    ig_range_begin("fill", passing[i]);
+    ig_device_copy(e->device, half(e, i), ig_data(e, ig_layers[passing[i]].expert_off),
+                   layer_bytes(passing[i]), i % 2);
+    ig_range_end();
 }
 void ig_stream_begin(struct ig_engine *e, int first, int end)
 {
-    stream_end = end;
-    for (int i = first; i < first + 2; i++) {
-        ig_device_free(e->device, i % 2);
+    n_passing = 0;
+    for (int l = first; l < end; l++) {
+        turn[l] = -1;
+        if (layer_bytes(l) == 0 || (l >= IG_N_LAYER_ENC && ig_prefill_by_cpu(l))) continue;
+        turn[l] = n_passing;
+        passing[n_passing++] = l;
+    }
+    for (int i = 0; i < 2 && i < n_passing; i++) {
+        ig_device_free(e->device, i);
         upload(e, i);
     }
 }
-void ig_stream_end(struct ig_engine *e) { empty(e); /* the slots held layers */ }
+void ig_stream_end(struct ig_engine *e)
+{
+    if (n_passing == 0) return;
+    empty(e); /* the slots held layers */
+    ig_prefill_streamed();
+}
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer)
 {
-    ig_device_filled(e->device, layer % 2);
-    return half(e, layer);
+    if (turn[layer] < 0) return ig_device_mem(e->device) + IG_VRAM_SLOTS_OFF; /* unused */
+    ig_device_filled(e->device, turn[layer] % 2);
+    return half(e, turn[layer]);
 }
 void ig_stream_next(struct ig_engine *e, int layer)
 {
-    ig_device_free(e->device, layer % 2);
-    upload(e, layer + 2);
+    if (turn[layer] < 0) return;
+    ig_device_free(e->device, turn[layer] % 2);
+    upload(e, turn[layer] + 2);
 }
 
 #endif

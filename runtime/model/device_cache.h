@@ -15,18 +15,37 @@ void ig_cache_close(struct ig_engine *e);
 /* The experts are in the arena: let the device read them there, see how fast, and fill what is the
  * same in all layers. */
 void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcache *c);
+/* Bytes of the slots in use. */
+uint64_t ig_cache_bytes(const struct ig_engine *e);
+/* How long an expert takes over the link and by the CPU, each alone and both at once, into e->miss
+ * (device_rate.c). */
+void ig_rate_measure(struct ig_engine *e);
+/* A batch begins: how far pinning has come; the line about it goes before text does (quiet). */
+void ig_cache_pinned(struct ig_engine *e, int quiet);
 /* What differs by layer. */
 void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer);
 
-/* A batch that uses most experts: whole layers pass through the slots' memory, half of it each in
- * turn. The cache is empty afterwards. */
-int ig_stream_fits(const struct ig_engine *e);                 /* two layers do */
-void ig_stream_begin(struct ig_engine *e, int first, int end); /* layers [first, end) */
+/* Layers [first, end) pass through the slots' memory, half of it each in turn, but for those of a
+ * decoder that the CPU computes (ig_prefill_by_cpu).  The cache is empty afterwards, if any did. */
+int ig_stream_fits(const struct ig_engine *e); /* two layers do */
+void ig_stream_begin(struct ig_engine *e, int first, int end);
 /* Where the layer's experts are, one after the other, for kernels launched from now on. */
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer);
-/* The layer's kernels are launched: the one after the next may come. */
+/* The layer's kernels are launched: another one may come. */
 void ig_stream_next(struct ig_engine *e, int layer);
 void ig_stream_end(struct ig_engine *e);
+
+/* After ig_rate_measure and ig_miss_plan: what a batch's layers cost on either side. */
+void ig_prefill_open(struct ig_engine *e);
+/* e->batch: 0, it goes row by row; 1, as a batch, of which the CPU takes the layers with experts
+ * that ig_prefill_by_cpu names: ig_prefill_layer is their feed-forward block. */
+int ig_prefill_batch(struct ig_engine *e);
+int ig_prefill_by_cpu(int layer);
+void ig_prefill_layer(struct ig_engine *e, int layer);
+/* A row went by itself and took so long; layers passed through the slots. */
+void ig_prefill_row(struct ig_engine *e, double took);
+void ig_prefill_streamed(void);
+const char *ig_prefill_says(const struct ig_engine *e);
 
 #endif
 #endif

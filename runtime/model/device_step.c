@@ -7,6 +7,8 @@
  * docs/ARCHITECTURE.md has the list.
  */
 #include "device_int.h"
+#include "machine.h"
+#include "range.h"
 
 #include <omp.h>
 #include <string.h>
@@ -138,8 +140,8 @@ void ig_step_hand_over(const struct ig_engine *e, int row, int n)
 /* Threads answer what the device asks while the graph, or thread 0's launches, run. */
 static void answered_step(struct ig_engine *e, int looked_into)
 {
-    e->miss.step++;
-    ig_miss_split(&e->miss);
+    ig_range_begin("decode step", e->batch->pos[ig_step.shown_row]);
+    ig_miss_begin(&e->miss);
     if (looked_into) {
         ig_step.args.logits = ig_step.seen->logits + (size_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE;
         run_step(e, STEP_embed, 1, 1);
@@ -161,6 +163,9 @@ static void answered_step(struct ig_engine *e, int looked_into)
         ig_step_show_output(e);
     }
     ig_device_wait(e->device);
+    ig_miss_end(&e->miss, !looked_into);
+    if (!looked_into) ig_prefill_row(e, ig_seconds() - e->miss.began);
+    ig_range_end();
 }
 
 /* A few rows, one after the other: their experts are in the cache more often than not. */
@@ -187,7 +192,8 @@ static void row_by_row(struct ig_engine *e)
 void ig_step_forward(struct ig_engine *e)
 {
 #if IG_XC
-    if (e->batch->n < IG_STREAM_ROWS || !ig_stream_fits(e)) {
+    ig_cache_pinned(e, e->batch->n == 1);
+    if (!ig_prefill_batch(e)) {
         row_by_row(e);
         return;
     }
@@ -196,6 +202,7 @@ void ig_step_forward(struct ig_engine *e)
     memcpy(ig_step.shared->want, e->want_row, sizeof(int32_t) * (size_t)e->n_want);
     ig_step.args.n_want = e->n_want;
     ig_step.shown_row = 0;
+    ig_range_begin(e->batch->n > 1 ? "prefill" : "decode step", e->batch->pos[0]);
     if (e->batch->n > 1) {
         ig_batch_all(e);
     } else if (e->tap.hidden || e->tap.routed) {
@@ -205,6 +212,7 @@ void ig_step_forward(struct ig_engine *e)
         ig_device_replay(e->device);
     }
     ig_device_wait(e->device);
+    ig_range_end();
 }
 
 const float *ig_step_logits(void) { return ig_step.shared->logits; }

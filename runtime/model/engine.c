@@ -3,6 +3,7 @@
 #include "arena.h"
 #include "cpus.h"
 #include "device.h"
+#include "device_cache.h"
 #include "device_step.h"
 #include "machine.h"
 #include "wmap.h"
@@ -122,7 +123,9 @@ static enum ig_err prepare_device(struct ig_engine *e, const struct ig_open *o, 
     if (err == IG_OK)
         err = ig_device_put(e->device, IG_VRAM_DATA_OFF, e->mem + IG_MEM_DATA_OFF,
                             IG_RESIDENT_BYTES, why);
+    ig_cpus_unpin(&cpus); /* the thread that pins memory does not get this one's core */
     if (err == IG_OK) ig_step_reach(e, o);
+    if (e->team.n == cpus.n && e->team.n > 1) ig_cpus_pin(&cpus, 0);
 #else
     err = ig_load_weights(e, o, why);
 #endif
@@ -233,8 +236,13 @@ const char *ig_device_pinned_says(const struct ig_engine *e)
 #if IG_XC
     const uint64_t all = IG_DATA_BYTES - IG_RESIDENT_BYTES;
     if (e->device)
-        snprintf(text, sizeof text, "%llu of the experts' %llu MiB in RAM",
-                 (unsigned long long)e->miss.reach >> 20, (unsigned long long)all >> 20);
+        snprintf(text, sizeof text, "%llu of the experts' %llu MiB in RAM%s",
+                 (unsigned long long)ig_device_reached(e->device) >> 20,
+                 (unsigned long long)all >> 20,
+                 ig_device_reaching(e->device) ? " so far; it goes on beside the work"
+                 : ig_device_reached(e->device) < e->miss.reach_want
+                     ? "; the system allows no more"
+                     : "");
 #elif IG_UNIFIED
     if (e->device)
         snprintf(text, sizeof text, "the weights, %llu MiB, which the device reads in RAM",
@@ -243,6 +251,20 @@ const char *ig_device_pinned_says(const struct ig_engine *e)
     if (e->device) return "nothing: the device's memory has all weights";
 #endif
     return (void)e, text;
+}
+const char *ig_misses_say(const struct ig_engine *e)
+{
+#if IG_XC
+    if (e->device) return ig_miss_says(&e->miss);
+#endif
+    return (void)e, "none";
+}
+const char *ig_batches_say(const struct ig_engine *e)
+{
+#if IG_XC
+    if (e->device) return ig_prefill_says(e);
+#endif
+    return (void)e, "none";
 }
 int ig_calls(const struct ig_engine *e, struct ig_device_calls *c)
 {

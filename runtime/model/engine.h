@@ -16,6 +16,7 @@ struct ig_open {
     int threads;         /* 0: as many as the plan and the machine allow */
     int n_ctx;           /* 0: the plan's */
     int verify;          /* check every block's checksum while loading */
+    int settle;          /* all that start-up may leave to the background is done before open returns */
     int unpinned;        /* per cent of the experts that a device shall not read in RAM */
     int link_share;      /* 1 + per cent of its cache's misses that take the link; 0: as measured */
     uint64_t vram;       /* most bytes of a device's memory to take; 0: the plan's */
@@ -81,6 +82,10 @@ const char *ig_device(const struct ig_engine *e);
 /* Its link, measured now, and what of RAM it can read, in words; "none" on the CPU. */
 const char *ig_device_link_says(struct ig_engine *e);
 const char *ig_device_pinned_says(const struct ig_engine *e);
+/* Who takes experts that a device's cache misses, and why; "none" without one. */
+const char *ig_misses_say(const struct ig_engine *e);
+/* Where a batch's experts are computed then. */
+const char *ig_batches_say(const struct ig_engine *e);
 /* Calls of the device so far (device.h); 0: there is none. */
 struct ig_device_calls;
 int ig_calls(const struct ig_engine *e, struct ig_device_calls *c);

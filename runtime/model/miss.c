@@ -5,40 +5,90 @@
 #include "state.h"
 #include "device.h"
 #include "machine.h"
+#include "range.h"
 
 #include <omp.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #if IG_XC
 
-/* Seconds before the first byte: of reading over the link, and of asking the CPU and fetching its
- * answer. The link's: bench/LOG.tsv, 56 us for one expert and 52 for each more.  The CPU's is an
- * estimate from 1.9 us a flag's round trip, which no bench prints. */
-#define LINK_START 4e-6
-#define CPU_START  6e-6
+/* What the trial of the two ways counts: a cache's content follows the way, so that blocks are
+ * long. */
+static const struct ig_trial_rule rule = {
+    .warm = 32, .block = 24, .skip = 12, .rounds = 4, .every = 2048, .gain = 0.98
+};
 
-/* Of a layer's misses that are shared: `link` experts over the link, `cpu` by the CPU, at the same
- * time. */
-static double seconds_of(const struct ig_miss *m, int link, int cpu)
+void ig_miss_plan(struct ig_miss *m)
 {
-    const int both = link > 0 && cpu > 0;
-    const double over = link > 0 ? LINK_START + link * m->link_s[both] : 0.0;
-    /* What the CPU computes is missing again next time: it has to be clearly sooner. */
-    const double by = cpu > 0 ? CPU_START + cpu * m->cpu_s[both] * 1.25 : 0.0;
-    return over > by ? over : by;
+    const struct ig_side none = { 0 };
+    int same = 1;
+    ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, m->split[0]);
+    for (int n = 0; n <= IG_N_EXPERT_USED; n++) {
+        if (m->cpu && m->share >= 0) m->split[0][n] = (n * m->share + 50) / 100;
+        m->split[1][n] = n;
+        same &= m->split[0][n] == n;
+    }
+    /* A link far below the CPU is not worth a trial's steps. */
+    const int tried = m->share < 0 && !same && m->link.each[0] < 3 * m->by_cpu.each[0];
+    ig_trial_init(&m->trial, &rule, tried ? 2 : 1);
 }
 
-void ig_miss_split(struct ig_miss *m)
+void ig_miss_begin(struct ig_miss *m)
 {
-    for (int n = 0; n <= IG_N_EXPERT_USED; n++) {
-        int best = n;
-        for (int f = n - 1; f >= 0 && m->share < 0; f--)
-            if (seconds_of(m, f, n - f) < seconds_of(m, best, n - best)) best = f;
-        m->ask->split[n] = !m->cpu ? n : m->share < 0 ? best : (n * m->share + 50) / 100;
-    }
+    m->step++;
+    memcpy(m->ask->split, m->split[m->trial.now], sizeof m->split[0]);
+    m->ask->split[IG_N_EXPERT_USED + 1] = (int32_t)(m->reach / 4096);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
     m->ask->split[0] = m->share < 0;
+    m->began = ig_seconds();
+}
+
+void ig_miss_end(struct ig_miss *m, int judged)
+{
+    ig_trial_step(&m->trial, &rule, judged ? ig_seconds() - m->began : -1.0);
+}
+
+static size_t say(char *text, size_t cap, size_t at, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static size_t say(char *text, size_t cap, size_t at, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const int n = vsnprintf(text + at, cap - at, fmt, ap);
+    va_end(ap);
+    return n > 0 && (size_t)n < cap - at ? at + (size_t)n : at;
+}
+
+const char *ig_miss_says(const struct ig_miss *m)
+{
+    static char text[512];
+    const struct ig_trial *t = &m->trial;
+    size_t at =
+        say(text, sizeof text, 0, "an expert takes %.1f us over the link", 1e6 * m->link.each[0]);
+    if (!m->cpu) {
+        say(text, sizeof text, at, ", which takes all");
+        return text;
+    }
+    at = say(text, sizeof text, at,
+             " (%.1f beside the CPU), %.1f by the CPU (%.1f beside the link) "
+             "and %.1f a layer; of 1 to %d misses the link takes",
+             1e6 * m->link.each[1], 1e6 * m->by_cpu.each[0], 1e6 * m->by_cpu.each[1],
+             1e6 * m->by_cpu.start, (int)IG_N_EXPERT_USED);
+    for (int n = 1; n <= IG_N_EXPERT_USED; n++)
+        at = say(text, sizeof text, at, " %d", (int)m->split[t->best][n]);
+    if (m->share >= 0)
+        say(text, sizeof text, at, ", as --link says");
+    else if (t->trials > 0)
+        say(text, sizeof text, at,
+            ": steps took %.3f ms by the rates, %.3f with the link alone (trial %u)",
+            1e3 * t->mean[0], 1e3 * t->mean[1], t->trials);
+    else
+        say(text, sizeof text, at, ", by these rates%s",
+            t->n_way > 1 ? "; no trial has ended yet" : "");
+    return text;
 }
 
 /* Until the device has asked for this layer.  A device that has failed would leave us waiting;
@@ -157,25 +207,53 @@ void ig_miss_answer(struct ig_worker *w, int layer)
     const struct asked q = { &ig_layers[layer], layer, asked[0], asked + 1,
                              asked + 1 + IG_N_EXPERT_USED };
     if (q.n == 0) return;
+    if (w->tid == 0) ig_range_begin("misses by the CPU", layer);
     answer(w, &q);
+    if (w->tid == 0) ig_range_end();
     if (w->tid == 0) __atomic_store_n(&m->ask->done[layer].step, m->step, __ATOMIC_RELEASE);
 }
 
-double ig_miss_rehearse(struct ig_engine *e, int layer, int n)
+static uint32_t common(uint32_t a, uint32_t b) { return b ? common(b, a % b) : a; }
+
+int ig_miss_pick(uint32_t i, uint32_t most, int32_t *expert)
 {
-    double from = 0.0;
+    uint32_t stride = (uint32_t)(most * UINT64_C(618) / 1000) + 1; /* the golden section */
+    while (common(stride, most) != 1) stride++;
+    uint32_t at = (uint32_t)((uint64_t)i * stride % most);
+    int layer = 0;
+    for (; ig_layers[layer].ffn != IG_FFN_MOE || at >= ig_layers[layer].n_expert; layer++)
+        if (ig_layers[layer].ffn == IG_FFN_MOE) at -= ig_layers[layer].n_expert;
+    *expert = (int32_t)at;
+    return layer;
+}
+
+static uint32_t all_experts(void)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < IG_N_LAYER; i++)
+        if (ig_layers[i].ffn == IG_FFN_MOE) n += ig_layers[i].n_expert;
+    return n;
+}
+
+double ig_miss_rehearse(struct ig_engine *e, uint32_t from, int n, int of)
+{
+    double began = 0.0;
 #pragma omp parallel num_threads(e->team.n)
     {
         struct ig_worker w = ig_worker(e, omp_get_thread_num());
-        const int32_t rank = 0;
-        for (int32_t i = -1; i < n; i++) { /* a first one that is not measured */
-            const int32_t expert = i < 0 ? n - 1 : i;
-            const struct asked q = { &ig_layers[layer], layer, 1, &rank, &expert };
-            if (i == 0 && w.tid == 0) from = ig_seconds();
+        int32_t rank[IG_N_EXPERT_USED], expert[IG_N_EXPERT_USED];
+        for (int i = -1; i < n; i++) { /* a first one that is not measured */
+            const int layer = ig_miss_pick(from + (uint32_t)(i + 1), all_experts(), expert);
+            for (int k = 0; k < of; k++) {
+                rank[k] = k;
+                expert[k] = (expert[0] + k) % (int32_t)ig_layers[layer].n_expert;
+            }
+            const struct asked q = { &ig_layers[layer], layer, of, rank, expert };
+            if (i == 0 && w.tid == 0) began = ig_seconds();
             answer(&w, &q);
         }
     }
-    return (ig_seconds() - from) / n;
+    return (ig_seconds() - began) / n;
 }
 
 #endif

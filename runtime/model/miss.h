@@ -8,6 +8,8 @@
 
 #include "config.h"
 #include "kernels.h"
+#include "split.h"
+#include "trial.h"
 
 struct ig_engine;
 struct ig_worker;
@@ -24,8 +26,9 @@ struct ig_flag {
 struct ig_ask {
     struct ig_flag posted[IG_N_LAYER], done[IG_N_LAYER];
     int32_t asked[IG_N_LAYER][1 + 2 * IG_N_EXPERT_USED]; /* n, ranks[k], experts[k] */
-    int32_t split[IG_N_EXPERT_USED + 1]; /* of m misses that the link can reach, how many take it;
-                                            [0]: 1, as many as there are empty ways */
+    /* Of m misses that the link can reach, how many take it; [0]: 1, as many as there are empty
+     * ways; then how many pages of 4 KiB of the experts it can reach. */
+    int32_t split[IG_N_EXPERT_USED + 2];
     struct ig_xq xq[IG_N_LAYER][IG_N_EMBD / IG_QBLOCK + 1];
     float xn[IG_N_LAYER][IG_N_EMBD];
     float answer[IG_N_EXPERT_USED * IG_N_EMBD];
@@ -38,16 +41,27 @@ struct ig_miss {
     int cpu;          /* 1: the CPU takes part */
     int share;        /* per cent of misses that take the link; -1: as measured */
     uint32_t step;
-    uint64_t reach;   /* bytes of the experts that the device can read */
-    double link_s[2]; /* seconds of an expert over the link: alone, and while the CPU computes */
-    double cpu_s[2];  /* of an expert by the CPU: alone, and while the link is busy */
+    uint64_t reach;              /* bytes of the experts that the device can read; grows at first */
+    uint64_t reach_want;         /* and shall read in the end */
+    struct ig_side link, by_cpu; /* an expert over the link, by the CPU: as measured */
+    /* Way 0: as these say, or as `share` does; 1: the link alone, where that is not the same. */
+    int32_t split[IG_TRIAL_WAYS][IG_N_EXPERT_USED + 1];
+    struct ig_trial trial; /* of the two, by the time of steps */
+    double began;          /* of the step under way */
 };
 
-/* How many of m misses take the link, from what was measured or as `share` says. */
-void ig_miss_split(struct ig_miss *m);
-/* Compute n experts of layer `layer`, [0, n), one after the other as if they were asked for;
- * seconds of one. */
-double ig_miss_rehearse(struct ig_engine *e, int layer, int n);
+/* The tables of `split`, from link, by_cpu and share. */
+void ig_miss_plan(struct ig_miss *m);
+/* A step begins, and has ended; judged 0: nothing can be said by its time. */
+void ig_miss_begin(struct ig_miss *m);
+void ig_miss_end(struct ig_miss *m, int judged);
+/* What was measured, how misses are split, and what the trials said. */
+const char *ig_miss_says(const struct ig_miss *m);
+/* Of all experts that layers with a router have, the i-th that is rehearsed with: far from the one
+ * before, so that no cache has it; below `most`.  -> its layer */
+int ig_miss_pick(uint32_t i, uint32_t most, int32_t *expert);
+/* Compute n questions of `of` experts, of picks `from` and on; seconds of a question. */
+double ig_miss_rehearse(struct ig_engine *e, uint32_t from, int n, int of);
 /* All threads: wait for a layer's question and answer it. */
 void ig_miss_answer(struct ig_worker *w, int layer);
 

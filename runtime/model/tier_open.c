@@ -191,11 +191,9 @@ const char *ig_expert_where(const struct ig_engine *e)
     if (e->device) {
         snprintf(text, sizeof text,
                  "%d sets of %d slots in the device's memory, %.0f %% of the rest within its "
-                 "reach; an expert takes "
-                 "%.0f us over the link, %.0f us by the CPU",
+                 "reach",
                  e->miss.sets, e->miss.ways,
-                 100.0 * (double)e->miss.reach / (double)(IG_DATA_BYTES - IG_RESIDENT_BYTES),
-                 1e6 * e->miss.link_s[0], 1e6 * e->miss.cpu_s[0]);
+                 100.0 * (double)e->miss.reach / (double)(IG_DATA_BYTES - IG_RESIDENT_BYTES));
         return text;
     }
 #endif

@@ -105,7 +105,7 @@ void ig_expert_table(struct ig_engine *e, int decode, void (*show)(const char *t
 void ig_expert_lines(struct ig_engine *e, void (*show)(const char *text))
 {
     static const char *const name[] = { "prefill", "decode" };
-    char text[256];
+    char text[640];
     int any = 0;
     for (int decode = 0; decode < 2; decode++) {
         const struct ig_expert_stats s = ig_expert_stats(e, decode, -1);
@@ -129,6 +129,9 @@ void ig_expert_lines(struct ig_engine *e, void (*show)(const char *text))
              (double)s.bytes / 1e6, s.stride);
     show(text);
     snprintf(text, sizeof text, "prefetch: %s", ig_prefetch_says(e));
+    show(text);
+    if (s.link_bw + s.cpu_bw <= 0.0) return;
+    snprintf(text, sizeof text, "misses: %s", ig_misses_say(e));
     show(text);
 }
 

@@ -55,6 +55,7 @@ struct ig_device {
     uint64_t put, run; /* launches so far; those that have ended */
     int closing;
     struct ig_device_calls calls;
+    uint64_t chunk, reached, reach_want;
     struct node queue[MOST_NODE];
 };
 static struct ig_device device;
@@ -216,13 +217,24 @@ void ig_device_get(struct ig_device *d, void *host, const void *src, uint64_t by
     add(d, &n);
 }
 
-uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes,
+/* INGOT_PIN_CHUNK: bytes that are pinned at once, and that each question finds pinned more. */
+uint64_t ig_device_reach(struct ig_device *d, void *host, uint64_t bytes, uint64_t now,
                          void (*progress)(const char *what, uint64_t done, uint64_t total))
 {
-    (void)d, (void)host, (void)progress;
-    return bytes;
+    const char *chunk = getenv("INGOT_PIN_CHUNK");
+    (void)host, (void)progress, (void)now;
+    d->chunk = chunk ? strtoull(chunk, NULL, 10) : bytes;
+    d->reach_want = bytes;
+    d->reached = 0;
+    return ig_device_reached(d);
 }
-void ig_device_unreach(struct ig_device *d) { (void)d; }
+uint64_t ig_device_reached(struct ig_device *d)
+{
+    const uint64_t left = d->reach_want - d->reached;
+    return d->reached += left < d->chunk ? left : d->chunk;
+}
+int ig_device_reaching(struct ig_device *d) { return d->reached < d->reach_want; }
+void ig_device_unreach(struct ig_device *d) { d->reached = d->reach_want = 0; }
 void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot)
 {
     (void)slot;

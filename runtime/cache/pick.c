@@ -1,0 +1,79 @@
+/* pick.c -- see pick.h. */
+#include "pick.h"
+
+double ig_pick_experts(const struct ig_pick *p, int n)
+{
+    double left = 1.0, miss = 1.0 - (double)p->n_used / p->n_expert;
+    for (; n > 0; n /= 2, miss *= miss) /* miss to the n-th */
+        if (n % 2) left *= miss;
+    return p->n_expert * (1.0 - left);
+}
+
+double ig_pick_cpu(const struct ig_pick *p, int n)
+{
+    return p->start + ig_pick_experts(p, n) * p->each + (double)n * p->n_used * p->row;
+}
+
+static double later(double a, double b) { return a > b ? a : b; }
+
+/* Seconds of a batch with these layers on the processor, whose time for one is `cpu`. */
+static double takes(const struct ig_pick *p, int n_layer, double cpu, const uint8_t *by_cpu)
+{
+    double now = 0.0, link = 0.0, buffer[2] = { 0.0, 0.0 }; /* when each is free again */
+    int turn = 0;
+    for (int i = 0; i < n_layer; i++) {
+        if (by_cpu[i]) {
+            now += cpu;
+            continue;
+        }
+        link = later(link, buffer[turn]) + p->link;
+        buffer[turn] = now = later(now, link);
+        turn = !turn;
+    }
+    return now;
+}
+
+/* n of the layers, evenly: the first of them first, or the last of them last. */
+static void spread(uint8_t *by_cpu, int n_layer, int n, int first)
+{
+    for (int i = 0; i < n_layer; i++) {
+        const int at = first ? n_layer - 1 - i : i;
+        by_cpu[at] = (i + 1) * n / n_layer != i * n / n_layer;
+    }
+}
+
+double ig_pick_layers(const struct ig_pick *p, int n_layer, int n, uint8_t *by_cpu)
+{
+    const double cpu = ig_pick_cpu(p, n);
+    const int least = p->link > 0.0 ? 0 : n_layer, most = p->each > 0.0 ? n_layer : 0;
+    double best = -1.0;
+    int of = 0, first = 0;
+    for (int k = least; k <= most; k++)
+        for (int f = 0; f < 2; f++) {
+            spread(by_cpu, n_layer, k, f);
+            const double s = takes(p, n_layer, cpu, by_cpu);
+            if (best >= 0.0 && s >= best) continue;
+            best = s;
+            of = k;
+            first = f;
+        }
+    spread(by_cpu, n_layer, of, first);
+    return best;
+}
+
+int ig_pick_most(const struct ig_pick *p, int n_layer, int most, uint8_t *by_cpu)
+{
+    int lo = 0, hi = most + 1; /* it takes some of lo rows, none of hi */
+    if (p->each <= 0.0) return 0;
+    while (hi - lo > 1) {
+        const int n = lo + (hi - lo) / 2;
+        int any = 0;
+        ig_pick_layers(p, n_layer, n, by_cpu);
+        for (int i = 0; i < n_layer; i++) any |= by_cpu[i];
+        if (any)
+            lo = n;
+        else
+            hi = n;
+    }
+    return lo;
+}

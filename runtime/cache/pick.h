@@ -1,0 +1,32 @@
+/* pick.h -- a batch on a device whose experts lie in RAM: which layers' experts come over the link,
+ * and which the processor computes where they are.
+ *
+ * The link brings layers one after the other into two buffers in turn, while the layers before are
+ * computed; a layer of the processor's leaves the link free for those behind it.  As many layers
+ * are the processor's, evenly between the others, as make the batch end soonest; none or all are
+ * among the choices, so it never takes longer than with either alone.
+ */
+#ifndef IG_PICK_H
+#define IG_PICK_H
+
+#include <stdint.h>
+
+/* Of a layer, in seconds. */
+struct ig_pick {
+    double link;             /* to bring all its experts; 0: it cannot */
+    double start, each, row; /* of the processor: before the first expert, an expert, a row's share
+                                of one expert; each 0: it does not take part */
+    int n_expert, n_used;    /* of a layer; of a row */
+};
+
+/* How many experts n rows choose together, if each row chooses at random. */
+double ig_pick_experts(const struct ig_pick *p, int n);
+/* The processor's time for a layer of n rows. */
+double ig_pick_cpu(const struct ig_pick *p, int n);
+/* by_cpu[layer], layer in [0, n_layer): 1, the processor; -> seconds of all; below 0: no side can.
+ */
+double ig_pick_layers(const struct ig_pick *p, int n_layer, int n, uint8_t *by_cpu);
+/* The most rows in [0, most] of which the processor takes a layer. */
+int ig_pick_most(const struct ig_pick *p, int n_layer, int most, uint8_t *by_cpu);
+
+#endif

@@ -1,0 +1,190 @@
+/* device_prefill.c -- batches whose experts lie in RAM: which layers' experts come over the link,
+ * which the CPU computes where they are, and which batches go row by row.
+ *
+ * The CPU takes a layer's whole feed-forward block: the residual stream comes to it and goes back,
+ * with the same bits as on the device.  cache/pick.h reckons, with what was measured at start.
+ */
+#include "device_cache.h"
+#include "device_int.h"
+#include "machine.h"
+#include "pick.h"
+#include "range.h"
+
+#include <omp.h>
+#include <stdio.h>
+
+#if IG_XC
+
+enum { TRIED_ROWS = 32 };
+
+static struct prefill {
+    struct ig_pick cost;
+    double step_s;              /* of a row by itself; the last ones' mean */
+    uint8_t by_cpu[IG_N_LAYER]; /* of layers with experts, in order */
+    int rows, cpu_rows;         /* batches up to so many go row by row; have layers on the CPU */
+    double refill_s;            /* to have a full cache again when layers went through it */
+} prefill;
+
+static int routed(void)
+{
+    int n = 0;
+    for (int i = IG_N_LAYER_ENC; i < IG_N_LAYER; i++) n += ig_layers[i].ffn == IG_FFN_MOE;
+    return n;
+}
+
+/* The feed-forward block of a layer on the team: e->x in, e->x out. */
+static void on_cpu(struct ig_engine *e, int layer)
+{
+    const struct ig_layer *l = &ig_layers[layer];
+#pragma omp parallel num_threads(e->team.n)
+    {
+        struct ig_worker w = ig_worker(e, omp_get_thread_num());
+        ig_norm_rows(&w, l->ffn_norm, l->ffn_norm_bias);
+        ig_moe(&w, layer);
+        ig_team_wait(&e->team);
+    }
+}
+
+void ig_prefill_layer(struct ig_engine *e, int layer)
+{
+    const struct ig_args *a = &ig_step.args;
+    const size_t n = (size_t)e->batch->n,
+                 x = (size_t)((const unsigned char *)a->x - ig_device_mem(e->device));
+    struct ig_why why;
+    ig_range_begin("experts by the CPU", layer);
+    ig_device_get(e->device, e->x, a->x, n * IG_N_EMBD * sizeof *e->x);
+    ig_device_wait(e->device);
+    on_cpu(e, layer);
+    enum ig_err err = ig_device_put(e->device, x, e->x, n * IG_N_EMBD * sizeof *e->x, &why);
+    if (err == IG_OK && e->tap.routed) /* what ig_step_show reads */
+        err = ig_device_put(e->device, IG_VRAM_TOPK_OFF, IG_BUF(e, TOPK, void), IG_VRAM_TOPK_BYTES,
+                            &why);
+    if (err != IG_OK) ig_die("%s", why.text);
+    ig_range_end();
+}
+
+/* Rows that differ, so that they choose different experts. */
+static void noise(float *x, size_t n)
+{
+    uint32_t s = 1;
+    for (size_t i = 0; i < n; i++) {
+        s = s * 1664525u + 1013904223u;
+        x[i] = (float)(s >> 8) / (float)(1 << 23) - 1.0f;
+    }
+}
+
+/* A row's share of an expert's time, from a layer of many rows: what its experts' bytes do not
+ * explain.  The first layer wakes everything. */
+static double row_seconds(struct ig_engine *e, const struct ig_pick *p)
+{
+    static const uint8_t want[TRIED_ROWS];
+    static const int32_t zero[TRIED_ROWS];
+    const int most = IG_N_ROW;
+    const struct ig_batch b = { .n = most < TRIED_ROWS ? most : TRIED_ROWS,
+                                .token = zero,
+                                .pos = zero,
+                                .seq = zero,
+                                .want = want };
+    double row = 0.0;
+    e->batch = &b;
+    e->x = IG_BUF(e, X, float);
+    for (int layer = IG_N_LAYER_ENC, seen = 0; layer < IG_N_LAYER && seen < 2; layer++) {
+        if (ig_layers[layer].ffn != IG_FFN_MOE) continue;
+        noise(e->x, (size_t)b.n * IG_N_EMBD);
+        const double from = ig_seconds();
+        on_cpu(e, layer);
+        row = (ig_seconds() - from - p->start - e->n_active * p->each) / (b.n * IG_N_EXPERT_USED);
+        seen++;
+    }
+    e->batch = NULL;
+    return row > 0.0 ? row : 0.0;
+}
+
+/* Row by row: a batch of n rows. */
+static double by_rows(int n) { return n * prefill.step_s; }
+
+static double in_batch(int n, uint8_t *by_cpu)
+{
+    const double s = ig_pick_layers(&prefill.cost, routed(), n, by_cpu);
+    int streamed = 0;
+    for (int i = 0; i < routed(); i++) streamed |= !by_cpu[i];
+    return s + (streamed ? prefill.refill_s : 0.0);
+}
+
+/* The most rows that go one by one: by now their experts are there more often than not. */
+static int most_rows(uint8_t *by_cpu)
+{
+    int n = 1;
+    while (n < IG_N_ROW && in_batch(n + 1, by_cpu) > by_rows(n + 1)) n++;
+    return n;
+}
+
+void ig_prefill_open(struct ig_engine *e)
+{
+    const struct ig_miss *m = &e->miss;
+    uint8_t by_cpu[IG_N_LAYER];
+    struct ig_pick *p = &prefill.cost;
+    const int k = IG_N_EXPERT_USED, link = m->split[0][k];
+    *p = (struct ig_pick){ .n_expert = IG_N_EXPERT, .n_used = IG_N_EXPERT_USED };
+    if (ig_stream_fits(e)) p->link = m->link.start + m->link.each[0] * IG_N_EXPERT;
+    p->start = m->by_cpu.start;
+    p->each = m->by_cpu.each[m->link.each[0] > 0.0];
+    if (p->each > 0.0) p->row = row_seconds(e, p);
+    /* The first prompt finds no expert there. */
+    prefill.step_s = routed() * ig_split_seconds(&m->link, &m->by_cpu, link, k - link);
+    prefill.refill_s = 0.0;
+    prefill.cpu_rows = ig_pick_most(p, routed(), IG_N_ROW, by_cpu);
+    prefill.rows = most_rows(by_cpu);
+}
+
+void ig_prefill_row(struct ig_engine *e, double took)
+{
+    const struct ig_miss *m = &e->miss;
+    prefill.step_s += (took - prefill.step_s) / 8;
+    /* What a row brought would have to come again. */
+    const double full = m->link.each[0] * m->sets * m->ways, more = m->link.each[0] * m->sets;
+    if (prefill.refill_s < full) prefill.refill_s += more < full ? more : full;
+}
+
+int ig_prefill_batch(struct ig_engine *e)
+{
+    const int n = e->batch->n, share = e->miss.share;
+    if (n == 1 || (prefill.cost.link <= 0.0 && prefill.cost.each <= 0.0)) return 0;
+    if (share < 0) return in_batch(n, prefill.by_cpu) < by_rows(n);
+    /* --link: so many of the layers; where they do not pass through the slots, none. */
+    if (prefill.cost.link <= 0.0 && share > 0) return 0;
+    for (int i = 0; i < routed(); i++)
+        prefill.by_cpu[i] = (uint8_t)((i + 1) * share / 100 == i * share / 100);
+    return 1;
+}
+
+int ig_prefill_by_cpu(int layer)
+{
+    int i = 0;
+    for (int l = IG_N_LAYER_ENC; l < layer; l++) i += ig_layers[l].ffn == IG_FFN_MOE;
+    return ig_layers[layer].ffn == IG_FFN_MOE && prefill.by_cpu[i];
+}
+
+void ig_prefill_streamed(void) { prefill.refill_s = 0.0; }
+
+const char *ig_prefill_says(const struct ig_engine *e)
+{
+    static char text[320];
+    const struct ig_pick *p = &prefill.cost;
+    int n = snprintf(text, sizeof text, "two layers do not fit the slots");
+    if (p->link > 0.0)
+        n = snprintf(text, sizeof text, "a layer's experts take %.2f ms over the link",
+                     1e3 * p->link);
+    if (p->each > 0.0)
+        n += snprintf(
+            text + n, sizeof text - (size_t)n,
+            ", by the CPU %.2f ms for all and %.1f us a row; it takes layers of up to %d rows",
+            1e3 * (p->start + p->n_expert * p->each), 1e6 * p->n_used * p->row, prefill.cpu_rows);
+    snprintf(text + n, sizeof text - (size_t)n,
+             e->miss.share >= 0 ? "; --link decides instead"
+                                : "; a first prompt goes row by row up to %d rows",
+             prefill.rows);
+    return text;
+}
+
+#endif

@@ -1,0 +1,134 @@
+/* Which layers of a batch the processor takes, against the two sides alone and against all choices.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pick.h"
+
+enum { LAYERS = 10, ROUNDS = 2000 };
+
+static uint64_t seed = 11;
+static double chance(void)
+{
+    seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return (double)(uint32_t)(seed >> 33) / 2147483648.0;
+}
+
+/* What a plan takes, told another way: the i-th layer of the link comes when the one before it has
+ * and when the one before that has been computed. */
+static double takes(const struct ig_pick *p, unsigned cpu_layers, int n)
+{
+    double come[LAYERS + 2] = { 0 }, used[LAYERS + 2] = { 0 }, now = 0.0;
+    int k = 2;
+    for (int i = 0; i < LAYERS; i++) {
+        if (cpu_layers >> i & 1) {
+            now += ig_pick_cpu(p, n);
+            continue;
+        }
+        come[k] = (come[k - 1] > used[k - 2] ? come[k - 1] : used[k - 2]) + p->link;
+        now = now > come[k] ? now : come[k];
+        used[k++] = now;
+    }
+    return now;
+}
+
+static struct ig_pick machine(void)
+{
+    return (struct ig_pick){ .link = 7e-3 * chance() + 1e-5,
+                             .start = 1e-4 * chance(),
+                             .each = 6e-5 * chance() + 1e-7,
+                             .row = 2e-5 * chance(),
+                             .n_expert = 128,
+                             .n_used = 8 };
+}
+
+static void never_slower_than_either(void **state)
+{
+    (void)state;
+    int mixed = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        const struct ig_pick p = machine();
+        const int n = 1 + (int)(300 * chance());
+        uint8_t by_cpu[LAYERS];
+        unsigned mask = 0;
+        const double s = ig_pick_layers(&p, LAYERS, n, by_cpu);
+        for (int l = 0; l < LAYERS; l++) mask |= (unsigned)by_cpu[l] << l;
+        assert_true(s <= takes(&p, 0, n) + 1e-12);
+        assert_true(s <= takes(&p, (1u << LAYERS) - 1, n) + 1e-12);
+        assert_true(s - takes(&p, mask, n) < 1e-12 && takes(&p, mask, n) - s < 1e-12);
+        mixed += mask != 0 && mask != (1u << LAYERS) - 1;
+    }
+    assert_in_range(mixed, ROUNDS / 20, ROUNDS);
+}
+
+/* Even shares are near the best of all 2^10 choices. */
+static void near_the_best(void **state)
+{
+    (void)state;
+    double worst = 1.0;
+    for (int i = 0; i < 40; i++) {
+        const struct ig_pick p = machine();
+        const int n = 1 + (int)(100 * chance());
+        uint8_t by_cpu[LAYERS];
+        double best = 1e9;
+        for (unsigned mask = 0; mask < 1u << LAYERS; mask++) {
+            const double s = takes(&p, mask, n);
+            if (s < best) best = s;
+        }
+        const double s = ig_pick_layers(&p, LAYERS, n, by_cpu);
+        if (s / best > worst) worst = s / best;
+    }
+    assert_true(worst < 1.05);
+}
+
+static void threshold(void **state)
+{
+    (void)state;
+    uint8_t by_cpu[LAYERS];
+    struct ig_pick p = {
+        .link = 6.7e-3, .start = 1e-4, .each = 45e-6, .row = 8e-6, .n_expert = 128, .n_used = 8
+    };
+    const int most = ig_pick_most(&p, LAYERS, 2048, by_cpu);
+    for (int n = 1; n < 2048; n += 13) {
+        int any = 0;
+        ig_pick_layers(&p, LAYERS, n, by_cpu);
+        for (int i = 0; i < LAYERS; i++) any |= by_cpu[i];
+        assert_int_equal(any, n <= most);
+    }
+    assert_in_range(most, 1, 2047);
+    p.row = 1e-3;
+    assert_true(ig_pick_most(&p, LAYERS, 2048, by_cpu) < most);
+    p.each = 0.0; /* no processor */
+    assert_int_equal(ig_pick_most(&p, LAYERS, 2048, by_cpu), 0);
+    p.link = 0.0;
+    assert_true(ig_pick_layers(&p, LAYERS, 4, by_cpu) < 0.0);
+    p.each = 45e-6; /* no link */
+    assert_int_equal(ig_pick_most(&p, LAYERS, 2048, by_cpu), 2048);
+}
+
+static void distinct_experts(void **state)
+{
+    (void)state;
+    const struct ig_pick p = { .n_expert = 16, .n_used = 4 };
+    assert_true(ig_pick_experts(&p, 0) < 1e-9);
+    assert_true(ig_pick_experts(&p, 1) > 3.999 && ig_pick_experts(&p, 1) < 4.001);
+    assert_true(ig_pick_experts(&p, 3) > 16 * (1 - 0.421876) - 1e-6 &&
+                ig_pick_experts(&p, 3) < 16 * (1 - 0.421874));
+    assert_true(ig_pick_experts(&p, 1000) > 15.999);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(never_slower_than_either),
+        cmocka_unit_test(near_the_best),
+        cmocka_unit_test(threshold),
+        cmocka_unit_test(distinct_experts),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("pick", tests, NULL, NULL);
+}

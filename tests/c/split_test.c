@@ -1,0 +1,188 @@
+/* The split of misses between link and processor, and the trial that judges it, on simulated
+ * clocks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "split.h"
+#include "trial.h"
+
+enum { MOST = 8, STEPS = 4000 };
+
+static uint64_t seed = 5;
+static double chance(void)
+{
+    seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return (double)(uint32_t)(seed >> 33) / 2147483648.0;
+}
+
+static double least(double a, double b) { return a < b ? a : b; }
+
+/* Whatever the rates: never predicted slower than either side alone, and never divided for nothing.
+ */
+static void never_worse_than_one_side(void **state)
+{
+    (void)state;
+    for (int i = 0; i < STEPS; i++) {
+        struct ig_side link = { 1e-5 * chance(), { 1e-4 * chance() + 1e-7 } };
+        struct ig_side cpu = { 3e-5 * chance(), { 1e-4 * chance() + 1e-7 } };
+        link.each[1] = link.each[0] * (1 + chance());
+        cpu.each[1] = cpu.each[0] * (1 + chance());
+        int32_t split[MOST + 1];
+        ig_split(&link, &cpu, MOST, split);
+        assert_int_equal(split[0], 0);
+        for (int m = 1; m <= MOST; m++) {
+            assert_in_range(split[m], 0, m);
+            const double took = ig_split_seconds(&link, &cpu, split[m], m - split[m]);
+            const double alone = ig_split_seconds(&link, &cpu, m, 0);
+            assert_true(took <= alone);
+            /* The processor alone is taken only where it is clearly sooner. */
+            if (split[m] > 0)
+                assert_true(took <= 1.25 * least(alone, ig_split_seconds(&link, &cpu, 0, m)));
+            if (split[m] < m) assert_true(took < alone);
+        }
+    }
+}
+
+/* What start costs decides: hand-over and barriers as long as an expert on the link leave it alone.
+ */
+static void fixed_costs_count(void **state)
+{
+    (void)state;
+    const struct ig_side link = { 4e-6, { 52e-6, 62e-6 } };
+    struct ig_side cpu = { 6e-6, { 27e-6, 27e-6 } };
+    int32_t split[MOST + 1];
+    ig_split(&link, &cpu, MOST, split);
+    assert_int_equal(split[1], 0);
+    cpu.start = 40e-6;
+    ig_split(&link, &cpu, MOST, split);
+    assert_int_equal(split[1], 1);
+    assert_true(split[4] < 4);
+    cpu.start = 1e-3;
+    ig_split(&link, &cpu, MOST, split);
+    for (int m = 0; m <= MOST; m++) assert_int_equal(split[m], m);
+    /* A side that is not there. */
+    const struct ig_side none = { 0 };
+    ig_split(&link, &none, MOST, split);
+    assert_int_equal(split[MOST], MOST);
+    ig_split(&none, &cpu, MOST, split);
+    assert_int_equal(split[MOST], 0);
+}
+
+static const struct ig_trial_rule rule = { 32, 16, 8, 4, 1024, 0.98 };
+
+/* A machine: 48 layers' misses by the split of the way under trial.  `hidden` is what calibration
+ * did not see of asking the processor. */
+static double step(const struct ig_side *link, const struct ig_side *cpu, const int32_t *split,
+                   double hidden)
+{
+    double s = 1.5e-3;
+    for (int l = 0; l < 48; l++) {
+        int m = 0;
+        for (int k = 0; k < 6; k++) m += chance() < 0.22;
+        const int n_cpu = m - split[m];
+        s += ig_split_seconds(link, cpu, split[m], n_cpu) + (n_cpu > 0 ? hidden : 0.0);
+    }
+    return s;
+}
+
+/* -> the way that the trials have chosen when `steps` are over */
+static int run(struct ig_trial *t, double (*took)(int way, uint32_t step), uint32_t steps)
+{
+    for (uint32_t i = 0; i < steps; i++) ig_trial_step(t, &rule, took(t->now, i));
+    return t->best;
+}
+
+static int32_t of_way[2][MOST + 1];
+static double hidden;
+static const struct ig_side link_side = { 4e-6, { 52e-6, 62e-6 } },
+                            cpu_side = { 6e-6, { 27e-6, 27e-6 } };
+static double took_machine(int way, uint32_t i)
+{
+    (void)i;
+    return step(&link_side, &cpu_side, of_way[way], hidden);
+}
+
+/* Measured step times put right what calibration did not see. */
+static void trial_corrects_calibration(void **state)
+{
+    (void)state;
+    ig_split(&link_side, &cpu_side, MOST, of_way[0]);
+    for (int m = 0; m <= MOST; m++) of_way[1][m] = m;
+    struct ig_trial t;
+    hidden = 0.0;
+    ig_trial_init(&t, &rule, 2);
+    assert_int_equal(run(&t, took_machine, 400), 0);
+    assert_int_equal(t.trials, 1);
+    assert_true(t.mean[0] < t.mean[1]);
+    hidden = 60e-6;
+    ig_trial_init(&t, &rule, 2);
+    assert_int_equal(run(&t, took_machine, 400), 1);
+    assert_int_equal(t.now, 1);
+    /* Things change: the next trial finds out. */
+    hidden = 0.0;
+    assert_int_equal(run(&t, took_machine, 1024), 0);
+    assert_int_equal(t.trials, 2);
+}
+
+/* A cache that fills makes every step faster than the one before: no way may gain by coming later.
+ */
+static double took_drift(int way, uint32_t i) { return (way ? 1.01 : 1.0) * (3.0 - 0.005 * i); }
+static double took_equal(int way, uint32_t i) { return (void)way, (void)i, 1.0; }
+static double took_unjudged(int way, uint32_t i) { return (void)i, way ? 1.0 : -1.0; }
+
+static void trial_keeps_way_0(void **state)
+{
+    (void)state;
+    struct ig_trial t;
+    ig_trial_init(&t, &rule, 2);
+    assert_int_equal(run(&t, took_drift, 400), 0);
+    assert_int_equal(t.trials, 1);
+    assert_true(t.mean[1] > t.mean[0]);
+    ig_trial_init(&t, &rule, 2);
+    assert_int_equal(run(&t, took_equal, 400), 0);
+    /* Steps that are none to judge by leave no verdict. */
+    ig_trial_init(&t, &rule, 2);
+    assert_int_equal(run(&t, took_unjudged, 400), 0);
+    /* One way: no trial. */
+    ig_trial_init(&t, &rule, 1);
+    assert_int_equal(run(&t, took_equal, 4000), 0);
+    assert_int_equal(t.trials, 0);
+}
+
+/* Before the first trial way 0; in it every way has its blocks; then the best, until the next. */
+static void trial_order(void **state)
+{
+    (void)state;
+    struct ig_trial t;
+    uint32_t n[2] = { 0, 0 };
+    ig_trial_init(&t, &rule, 2);
+    for (uint32_t i = 0; i < rule.warm + 128; i++) {
+        if (i < rule.warm)
+            assert_int_equal(t.now, 0);
+        else
+            n[t.now]++;
+        ig_trial_step(&t, &rule, t.now ? 0.5 : 1.0);
+    }
+    assert_int_equal(n[0], 64);
+    assert_int_equal(n[1], 64);
+    for (uint32_t i = 128; i < rule.every; i++, ig_trial_step(&t, &rule, 0.5))
+        assert_int_equal(t.now, 1);
+    assert_int_equal(t.now, 0); /* the next trial's first block */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(never_worse_than_one_side),
+        cmocka_unit_test(fixed_costs_count),
+        cmocka_unit_test(trial_corrects_calibration),
+        cmocka_unit_test(trial_keeps_way_0),
+        cmocka_unit_test(trial_order),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("split", tests, NULL, NULL);
+}
