@@ -3,10 +3,11 @@
  * One mma makes the integer sums of a block: 16 rows of a panel, 32 columns, 8 activation rows.
  * Only the integer sum is the matrix unit's; scales and the float sum follow rule 3 of kernels.h,
  * part by part.  Parts come in the order of the tree's leaves, 0 4 2 6 1 5 3 7, so what is kept
- * beside a running part is three sums at most, two of them in shared memory.  Columns may come to an mma in any order that is
- * the same for both sides: a lane takes those quads of columns that lie together in a tile.
+ * beside a running part is three sums at most, two of them in shared memory.  Columns may come to
+ * an mma in any order that is the same for both sides: a lane takes those quads of columns that lie
+ * together in a tile.
  *
- * A block of GEMM_THREADS has GEMM_PANELS panels and GEMM_TOKENS activation rows; a warp 2 panels and 8 *
+ * A block of GEMM_THREADS has IG_GEMM_PANELS panels and GEMM_TOKENS activation rows; a warp 2 panels and 8 *
  * GEMM_NT rows.  Activations go through shared memory, a stage while the one before it is used; weights
  * go from L2 to the registers of the lane that multiplies them.  A step waits for memory, then for the
  * matrix unit, longer than it computes: so two blocks are to fit a multiprocessor, which gives a lane 128

@@ -1,4 +1,4 @@
-/* device_cache.h -- the cache of experts in VRAM, as device_step.c uses it. */
+/* device_cache.h -- the cache of experts in VRAM, as the files of a step on a device use it. */
 #ifndef IG_DEVICE_CACHE_H
 #define IG_DEVICE_CACHE_H
 

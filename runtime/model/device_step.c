@@ -1,9 +1,9 @@
 /* device_step.c -- the life of a batch on a device, and the step of one row: which kernels run, in
  * which order, on what.
  *
- * One row is a graph of six kernels a layer (latent attention and a Q8_0 cache have
- * more) with no host synchronisation; more rows (device_batch.c), and runs that somebody looks
- * into, are launched one kernel after the other.  The kernels are in kernels/cuda/;
+ * One row is a graph of six kernels a layer (latent attention, a Q8_0 cache and attention to an
+ * encoder have more) with no host synchronisation; more rows (device_batch.c), and runs that
+ * somebody looks into, are launched one kernel after the other.  The kernels are in kernels/cuda/;
  * docs/ARCHITECTURE.md has the list.
  */
 #include "device_int.h"
