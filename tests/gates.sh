@@ -19,7 +19,7 @@ report "every global symbol starts with ig_" \
 # Files that run between the first and the last token.
 hot="device_step device_batch device_args device_encoder device_cache miss forward attn encoder mla moe route linear team sample generate out stop
      tier tier_ahead mover xcache stride policy_lru policy_lru2 policy_decay policy_echo policy_static
-     predict_cells predict_sense predict_next predict_history predict_hybrid predict_forest predict_mlp"
+     pick trial predict_cells predict_sense predict_next predict_history predict_hybrid predict_forest predict_mlp"
 found=""
 for f in $hot; do
     for o in out/$id/obj/runtime/*/$f.o out/test/t-tier/obj/runtime/*/$f.o out/test/gpu-*/obj*/runtime/*/$f.o out/common/runtime/*/$f.o; do
