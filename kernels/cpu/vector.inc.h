@@ -82,8 +82,7 @@ static inline void VNAME(soften)(float p[][IG_KV_BLOCK], float c[VL], float *pea
         sum[i] = VNAME(tree)(acc);
     }
     VSTORE(c, VNAME(vexp)(VSUB(VLOAD(old), VLOAD(most))));
-    if (peak)
-        VSTORE(peak, VFMA(VLOAD(sum), VZERO, VNAME(vexp)(VSUB(VLOAD(high), VLOAD(most)))));
+    if (peak) VSTORE(peak, VFMA(VLOAD(sum), VZERO, VNAME(vexp)(VSUB(VLOAD(high), VLOAD(most)))));
     for (int i = 0; i < nh; i++) {
         m[i] = most[i];
         l[i] = fmaf(l[i], c[i], sum[i]);

@@ -35,14 +35,14 @@ struct ig_opts {
     int n_operand;
     int help;
 
-    const char *model; /* weights file, or NULL */
-    int n_ctx;         /* 0: not given */
-    int threads;       /* 0: not given */
+    const char *model;   /* weights file, or NULL */
+    int n_ctx;           /* 0: not given */
+    int threads;         /* 0: not given */
     int settle;          /* not an option: bench waits for what start-up leaves to the background */
     int pin, link_share; /* per cent; link_share -1: not given */
     struct ig_opt_u64 vram, link_bw;
-    int n_batch;       /* 0: not given */
-    int format;        /* enum ig_format */
+    int n_batch; /* 0: not given */
+    int format;  /* enum ig_format */
 
     const char *prompt, *file, *system;
     int n_predict; /* -1: no limit */

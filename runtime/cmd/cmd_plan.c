@@ -97,8 +97,8 @@ static enum ig_err run_json(const struct ig_opts *o, json_t **j, struct ig_why *
     *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:i, s:s, s:i, s:s, s:s, s:s, s:I, s:I}", "on",
                    device ? device : "CPU", "link", ig_device_link_says(s.e), "pinned",
                    ig_device_pinned_says(s.e), "misses", ig_misses_say(s.e), "batches",
-                   ig_batches_say(s.e), "downgrades", list, "threads", ig_threads(s.e),
-                   "cores", ig_cpus_used(cores, sizeof cores), "ctx", ig_n_ctx(s.e), "weights",
+                   ig_batches_say(s.e), "downgrades", list, "threads", ig_threads(s.e), "cores",
+                   ig_cpus_used(cores, sizeof cores), "ctx", ig_n_ctx(s.e), "weights",
                    ig_loaded(s.e), "experts", ig_expert_where(s.e), "prefetch",
                    ig_prefetch_says(s.e), "peak_bytes", (json_int_t)used, "planned_bytes",
                    (json_int_t)planned);

@@ -63,7 +63,8 @@ enum ig_err ig_pack_check_facts(const struct ig_pack_src *s, struct ig_why *why)
 /* Keys that must be absent or harmless; config: of config.json, NULL with GGUF. */
 enum ig_err ig_pack_check_only(const struct ig_pack_src *s, const char *file,
                                const struct json_t *config, struct ig_why *why);
-/* The value at a path of keys: "a.b" is b of the object a, "a.1" the first of the list a; NULL: none. */
+/* The value at a path of keys: "a.b" is b of the object a, "a.1" the first of the list a; NULL:
+ * none. */
 const struct json_t *ig_config_at(const struct json_t *config, const char *path);
 /* Say which tensors the plan did not ask for. */
 void ig_pack_warn_unused(const struct ig_pack_src *s, void (*warn)(const char *line));

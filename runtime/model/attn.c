@@ -130,8 +130,7 @@ static void fold_span(struct ig_worker *w, const struct ig_reach *r, const struc
         if (hi <= 0) break;
         if (lo >= IG_KV_BLOCK) continue;
         const unsigned char *kv = ig_kv(e, r->place, seq, blk, head);
-        const unsigned char *next =
-            hi > IG_KV_BLOCK ? ig_kv(e, r->place, seq, blk + 1, head) : kv;
+        const unsigned char *next = hi > IG_KV_BLOCK ? ig_kv(e, r->place, seq, blk + 1, head) : kv;
         ig_kern.attn[IG_KV_FMT](&a, q, kv, kv + IG_KV_PART_BYTES, next, IG_HEAD_DIM, h->n,
                                 lo > 0 ? lo : 0, hi < IG_KV_BLOCK ? hi : IG_KV_BLOCK, IG_ATTN_SCALE,
                                 bias ? bias + blk * IG_KV_BLOCK - e->batch->pos[row] : NULL,

@@ -114,7 +114,8 @@ void ig_batch_project(struct ig_engine *e, enum ig_of of)
     if ((!q || on_matrix_units(a->mq.fmt)) &&
         (!kv || (on_matrix_units(a->mk.fmt) && on_matrix_units(a->mv.fmt))))
         run_batch(e, BATCH_gemm_qkv,
-                  q * up(Q_PANELS, IG_GEMM_PANELS) + kv * (up(K_PANELS, IG_GEMM_PANELS) + up(V_PANELS, IG_GEMM_PANELS)),
+                  q * up(Q_PANELS, IG_GEMM_PANELS) +
+                      kv * (up(K_PANELS, IG_GEMM_PANELS) + up(V_PANELS, IG_GEMM_PANELS)),
                   up(a->n, IG_GEMM_TOKENS), 1);
     else
         run_batch(e, BATCH_qkv, q * Q_PANELS + kv * (K_PANELS + V_PANELS), groups(), 1);

@@ -36,7 +36,10 @@ uint64_t ig_cache_bytes(const struct ig_engine *e)
     return (uint64_t)e->miss.sets * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
 }
 
-static uint64_t half_bytes(const struct ig_engine *e) { return ig_cache_bytes(e) / 2 / 4096 * 4096; }
+static uint64_t half_bytes(const struct ig_engine *e)
+{
+    return ig_cache_bytes(e) / 2 / 4096 * 4096;
+}
 
 static uint64_t layer_bytes(int layer)
 {

@@ -240,9 +240,8 @@ const char *ig_device_pinned_says(const struct ig_engine *e)
                  (unsigned long long)ig_device_reached(e->device) >> 20,
                  (unsigned long long)all >> 20,
                  ig_device_reaching(e->device) ? " so far; it goes on beside the work"
-                 : ig_device_reached(e->device) < e->miss.reach_want
-                     ? "; the system allows no more"
-                     : "");
+                 : ig_device_reached(e->device) < e->miss.reach_want ? "; the system allows no more"
+                                                                     : "");
 #elif IG_UNIFIED
     if (e->device)
         snprintf(text, sizeof text, "the weights, %llu MiB, which the device reads in RAM",

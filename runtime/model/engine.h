@@ -16,13 +16,13 @@ struct ig_open {
     int threads;         /* 0: as many as the plan and the machine allow */
     int n_ctx;           /* 0: the plan's */
     int verify;          /* check every block's checksum while loading */
-    int settle;          /* all that start-up may leave to the background is done before open returns */
-    int unpinned;        /* per cent of the experts that a device shall not read in RAM */
-    int link_share;      /* 1 + per cent of its cache's misses that take the link; 0: as measured */
-    uint64_t vram;       /* most bytes of a device's memory to take; 0: the plan's */
-    uint64_t link_bw;    /* bytes a second that the link carries at most (a simulation); 0: as it is */
-    const char *root;    /* stands before /sys and /proc when cores are found (tests); NULL: "" */
-    int poison;          /* fill scratch with NaN first (tests) */
+    int settle;     /* all that start-up may leave to the background is done before open returns */
+    int unpinned;   /* per cent of the experts that a device shall not read in RAM */
+    int link_share; /* 1 + per cent of its cache's misses that take the link; 0: as measured */
+    uint64_t vram;  /* most bytes of a device's memory to take; 0: the plan's */
+    uint64_t link_bw; /* bytes a second that the link carries at most (a simulation); 0: as it is */
+    const char *root; /* stands before /sys and /proc when cores are found (tests); NULL: "" */
+    int poison;       /* fill scratch with NaN first (tests) */
     void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: quiet */
 };
 
@@ -72,8 +72,8 @@ void ig_set_tap(struct ig_engine *e, const struct ig_tap *tap); /* NULL: none */
 void ig_set_choices(struct ig_engine *e, const int32_t *expert, const float *weight,
                     const int32_t *predicted);
 
-/* From a tap: what a layer's norm and router make of a residual stream.  logit: experts rounded up to
- * 16; scratch: IG_PEEK_BYTES. */
+/* From a tap: what a layer's norm and router make of a residual stream.  logit: experts rounded up
+ * to 16; scratch: IG_PEEK_BYTES. */
 #define IG_PEEK_BYTES ((size_t)(IG_N_EMBD + 15) / 16 * 64 + (IG_N_EMBD + 31) / 32 * 40)
 void ig_peek_router(struct ig_engine *e, int layer, const float *x, void *scratch, float *logit);
 
@@ -101,22 +101,23 @@ const struct ig_wfile *ig_weights(const struct ig_engine *e);
 int ig_n_downgrade(const struct ig_engine *e);
 const char *ig_downgrade(const struct ig_engine *e, int i);
 
-/* Where experts were found, when they come from elsewhere; one layer's, or with layer -1 the sum. */
+/* Where experts were found, when they come from elsewhere; one layer's, or with layer -1 the sum.
+ */
 struct ig_expert_stats {
-    int active;                             /* 0: all experts are in memory, the rest is zero */
-    uint64_t steps;                         /* batches */
-    uint64_t hit, late, miss;               /* chosen experts, each once a batch */
+    int active;               /* 0: all experts are in memory, the rest is zero */
+    uint64_t steps;           /* batches */
+    uint64_t hit, late, miss; /* chosen experts, each once a batch */
     uint64_t fill, evict, early, early_used, early_lost; /* of both phases together */
-    uint64_t bytes;                         /* copied; with layer -1 of both phases */
-    double stall_s;                         /* a thread, on average */
-    double copy_busy_s;                     /* with a copy under way; of both phases together */
-    double stride;                          /* layers that prefetch looks ahead, mean */
-    double ahead_gain;                      /* by its own measure: time of a step without over with */
-    uint64_t steps_ahead;                   /* steps with prefetch on */
-    uint64_t asked, renewed, taken_back;    /* questions to the predictor; asked again when nearer; copies
-                                             * that were then cancelled */
-    uint64_t by_cpu;                        /* misses that the CPU computed, beside a device */
-    double link_bw, cpu_bw;                 /* bytes/s of misses as measured at start, both at once; 0: no device */
+    uint64_t bytes;                                      /* copied; with layer -1 of both phases */
+    double stall_s;                                      /* a thread, on average */
+    double copy_busy_s;                  /* with a copy under way; of both phases together */
+    double stride;                       /* layers that prefetch looks ahead, mean */
+    double ahead_gain;                   /* by its own measure: time of a step without over with */
+    uint64_t steps_ahead;                /* steps with prefetch on */
+    uint64_t asked, renewed, taken_back; /* questions to the predictor; asked again when nearer;
+                                          * copies that were then cancelled */
+    uint64_t by_cpu;                     /* misses that the CPU computed, beside a device */
+    double link_bw, cpu_bw; /* bytes/s of misses as measured at start, both at once; 0: no device */
 };
 /* How the weights came into memory, in words. */
 const char *ig_loaded(const struct ig_engine *e);
@@ -126,8 +127,8 @@ const char *ig_expert_where(const struct ig_engine *e);
 const char *ig_prefetch_says(const struct ig_engine *e);
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer);
 void ig_expert_stats_reset(struct ig_engine *e);
-/* How far ahead each layer's experts were fetched, over time: samples of IG_N_LAYER strides, one every
- * so many decode steps; returns their number. */
+/* How far ahead each layer's experts were fetched, over time: samples of IG_N_LAYER strides, one
+ * every so many decode steps; returns their number. */
 uint32_t ig_expert_strides(const struct ig_engine *e, uint32_t *every, const uint8_t **at);
 
 #endif

@@ -224,7 +224,6 @@ enum ig_err ig_tok_decode(const struct ig_tokenizer *tok, const int32_t *ids, si
     return IG_OK;
 }
 
-
 int ig_tok_is_end(const struct ig_tokenizer *tok, int32_t id)
 {
     for (size_t i = 0; i < tok->n_end; i++)

@@ -1,6 +1,6 @@
 /* The emulated matrix unit against plain products, with fragments laid out element by element as
- * the PTX manual writes them: mma.m16n8k32 and m16n8k16 of int8, m16n8k16 of BF16; and the products of
- * gemm=fast (mma_bf16.h) within the bound that is stated there. */
+ * the PTX manual writes them: mma.m16n8k32 and m16n8k16 of int8, m16n8k16 of BF16; and the products
+ * of gemm=fast (mma_bf16.h) within the bound that is stated there. */
 #include "device_shape.h"
 
 #include "emulate.h"
@@ -34,13 +34,16 @@ static void kernel(const struct ig_args args)
     unsigned fa[4] = { 0 }, fb[2] = { 0 };
     int d[4];
     (void)args;
-    for (int i = 0; i < depth / 2; i++) fa[i / 4] |= (unsigned)(uint8_t)a_element(warp, lane, i) << 8 * (i % 4);
-    for (int i = 0; i < depth / 4; i++) fb[i / 4] |= (unsigned)(uint8_t)b_element(warp, lane, i) << 8 * (i % 4);
+    for (int i = 0; i < depth / 2; i++)
+        fa[i / 4] |= (unsigned)(uint8_t)a_element(warp, lane, i) << 8 * (i % 4);
+    for (int i = 0; i < depth / 4; i++)
+        fb[i / 4] |= (unsigned)(uint8_t)b_element(warp, lane, i) << 8 * (i % 4);
     if (depth == 32)
         ig_mma32(d, fa, fb, start);
     else
         ig_mma16(d, fa, fb[0], start);
-    for (int i = 0; i < 4; i++) got[warp][i < 2 ? lane / 4 : lane / 4 + 8][lane % 4 * 2 + (i & 1)] = d[i];
+    for (int i = 0; i < 4; i++)
+        got[warp][i < 2 ? lane / 4 : lane / 4 + 8][lane % 4 * 2 + (i & 1)] = d[i];
 }
 
 static void check(int k)
@@ -75,7 +78,8 @@ static void test_products(void **state)
     }
 }
 
-/* A tile of gemm=fast: 8 panels of BF16 and up to 64 rows of activations, in doubles and as the block has it. */
+/* A tile of gemm=fast: 8 panels of BF16 and up to 64 rows of activations, in doubles and as the
+ * block has it. */
 enum { MOST = 160, ROWS_HERE = IG_GEMM_PANELS * PR };
 static uint16_t weights[IG_GEMM_PANELS][MOST / 2][PR][2];
 static float x[GEMM_TOKENS][MOST];
@@ -90,18 +94,23 @@ static void fast_kernel(const struct ig_args args)
     (void)args;
     for (int t = 0; t < tokens; t++) row[t] = (size_t)t * MOST / QB;
     for (int m = 0; m < GEMM_MT; m++)
-        g.panel[m] = (const unsigned char *)(const void *)weights + (size_t)((warp_high() * GEMM_MT + m) * cols * PR * 2);
+        g.panel[m] = (const unsigned char *)(const void *)weights +
+                     (size_t)((warp_high() * GEMM_MT + m) * cols * PR * 2);
     fast_sum(y, &g, (struct gemm_memory *)(void *)emu_shared);
     for (int m = 0; m < GEMM_MT; m++)
         for (int n = 0; n < GEMM_NT; n++)
             for (int i = 0; i < 4; i++)
-                fast[(warp_wide() * GEMM_NT + n) * 8 + mma_token(i)][(warp_high() * GEMM_MT + m) * PR + mma_row(i)] = y[m][n][i];
+                fast[(warp_wide() * GEMM_NT + n) * 8 + mma_token(i)]
+                    [(warp_high() * GEMM_MT + m) * PR + mma_row(i)] = y[m][n][i];
 }
 
 static float weight(int row, int col)
 {
     const uint16_t *all = (const uint16_t *)(const void *)weights;
-    return ig_bits((unsigned)all[(size_t)(row / PR * cols + col / 2 * 2) * PR + (size_t)(row % PR * 2 + col % 2)] << 16);
+    return ig_bits(
+        (unsigned)
+            all[(size_t)(row / PR * cols + col / 2 * 2) * PR + (size_t)(row % PR * 2 + col % 2)]
+        << 16);
 }
 
 /* Largest distance from the exact sum in units of what is allowed. */
@@ -130,8 +139,10 @@ static void check_fast(int c, int n)
     cols = c;
     tokens = n;
     uint16_t *all = (uint16_t *)(void *)weights;
-    for (int i = 0; i < ROWS_HERE * c; i++) all[i] = (uint16_t)(ig_f32_bits((float)(rand() % 2001 - 1000) / 700.0f) >> 16);
-    for (int i = 0; i < GEMM_TOKENS * MOST; i++) x[i / MOST][i % MOST] = (float)(rand() % 200001 - 100000) / 30000.0f;
+    for (int i = 0; i < ROWS_HERE * c; i++)
+        all[i] = (uint16_t)(ig_f32_bits((float)(rand() % 2001 - 1000) / 700.0f) >> 16);
+    for (int i = 0; i < GEMM_TOKENS * MOST; i++)
+        x[i / MOST][i % MOST] = (float)(rand() % 200001 - 100000) / 30000.0f;
     memset(fast, 0xff, sizeof fast);
     emu_launch(fast_kernel, &args, (struct emu_index){ 1, 1, 1 }, GEMM_THREADS);
     const double off = fast_error();
@@ -162,7 +173,8 @@ static void test_rounding(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_products), cmocka_unit_test(test_fast),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_products),
+                                        cmocka_unit_test(test_fast),
                                         cmocka_unit_test(test_rounding) };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("mma", tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The barrier, and shares of which others take what is left, with more threads than any machine here
- * has cores, where most of them sleep. */
+/* The barrier, and shares of which others take what is left, with more threads than any machine
+ * here has cores, where most of them sleep. */
 #include "team.h"
 
 #include <pthread.h>

@@ -491,7 +491,8 @@ static void test_not_mapped_while_written(void **state)
     munmap(place, 3 * IG_WALIGN);
 }
 
-/* A file of BIG bytes written `step` at a time, its descriptor as a weights file's, and memory for it. */
+/* A file of BIG bytes written `step` at a time, its descriptor as a weights file's, and memory for
+ * it. */
 enum { BIG = 96 << 20, HUGE_PAGE = 2 << 20 };
 static unsigned char *reserved;
 static struct ig_wfile big_file(int step)
@@ -506,7 +507,8 @@ static struct ig_wfile big_file(int step)
     close(fd);
     f.fd = open(mapped_path, O_RDONLY);
     assert_true(f.fd >= 0);
-    reserved = mmap(NULL, BIG + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    reserved =
+        mmap(NULL, BIG + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(reserved != MAP_FAILED);
     place = reserved + (HUGE_PAGE - (uintptr_t)reserved % HUGE_PAGE);
     return f;
