@@ -20,15 +20,9 @@ local TOO_LARGE = {
   ["orin"] = "dbrx deepseek-v3 glm-4.5-air gpt-oss-120b mixtral-8x22b qwen3-235b-a22b",
 }
 
--- Models that would fit the device, whose kernels do not know them.
-local UNKNOWN = {
-  ["3060-12gb"] = "switch-base-128", ["4090"] = "switch-base-128", ["a6000"] = "switch-base-128",
-  ["a100"] = "switch-base-128", ["h200"] = "switch-base-128", ["orin"] = "switch-base-128",
-}
 
 local REFUSED = {}
-for why, list in pairs { [".*: memory: want at most .* GiB.*, got .* GiB.*: .*weights .*"] = TOO_LARGE,
-                         [".*: gpu: .*"] = UNKNOWN } do
+for why, list in pairs { [".*: memory: want at most .* GiB.*, got .* GiB.*: .*weights .*"] = TOO_LARGE } do
   for hw, models in pairs(list) do
     for model in models:gmatch("%S+") do REFUSED[model .. " on " .. hw] = why end
   end
