@@ -312,7 +312,9 @@ static void test_renewal(void **state)
         struct ig_engine *e = start(2);
         struct ig_ahead *h = &e->tier.ahead;
         h->predictor = &predictor_fickle;
+        pthread_mutex_lock(&e->tier.mover.drive);
         e->tier.mover.prefetch_depth = 1; /* they queue, and can be taken back */
+        pthread_mutex_unlock(&e->tier.mover.drive);
         h->least = 0.5f;
         for (int l = 0; l < IG_N_LAYER; l++)
             h->stride[l].s = h->stride[l].least = h->stride[l].most = (uint8_t)stride;
