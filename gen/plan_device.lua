@@ -25,8 +25,6 @@ M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
 M.SLICE_BYTES = 64
 M.SLICE_BYTES_SERVER = 128
 M.SERVER = { sm_80 = true, sm_90 = true, sm_100 = true, sm_103 = true }
--- 228 KiB a multiprocessor: two blocks of kernels/cuda/tile.cu, which then have 8 rows a thread, not 4.
-M.ROOMY = { sm_90 = true, sm_100 = true, sm_103 = true }
 -- Query heads of a block.  Measured on an H200: 1 beats 2 by 5 % of a token's time and 4 by 13 %.
 M.ATTN_HEADS = 1
 M.EMBD_MOST = 8192    -- a normed row, as floats and as int8 blocks, in 48 KiB of shared memory
@@ -133,8 +131,7 @@ local function defines(m, formats, size, mem, device)
     { "GEMM_FAST", device.gemm_fast }, { "N_WAY", device.n_way },
     { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
     { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
-    { "TILE_PAD", device.tile_pad }, { "TILE_TALL", device.tile_tall },
-    { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
+    { "TILE_PAD", device.tile_pad }, { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
     { "N_LAYER", m.n_layer }, { "ROPE_DIM", m.rope_dim }, { "N_FF_ASIDE", plan_mem.aside(m) },
     { "FMT_EMBD", format_set(formats, { "token_embd" }) },
     { "FMT_QKV", format_set(formats, m.q_lora > 0 and m.kv_lora and { "q_a", "kv_a" }
@@ -205,7 +202,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
                    gemm_rows = opts.gemm_rows or M.GEMM_ROWS,
                    tile_rows = M.tiled(m, size.kv) and (opts.tile_rows or M.TILE_ROWS) or 0,
-                   tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0, tile_tall = M.ROOMY[hw.gpu.arch] and 8 or 4,
+                   tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0,
                    gemm_fast = opts.gemm == "fast" and 1 or 0, mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end

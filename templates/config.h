@@ -76,7 +76,6 @@ enum {
     IG_GEMM_FAST     = ${gpu.device.gemm_fast}, /* 1: those in BF16 too, with sums of their own */
     IG_TILE_LEAST    = ${gpu.device.tile_rows}, /* attention by tiles (0: none do) */
     IG_TILE_PAD      = ${gpu.device.tile_pad},
-    IG_TILE_TALL     = ${gpu.device.tile_tall}, /* rows of a thread */
     IG_ATTN_HEADS    = ${gpu.device.attn_heads},
     IG_ATTN_SLICE    = ${gpu.device.attn_slice},
 //@ end

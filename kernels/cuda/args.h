@@ -24,10 +24,9 @@ enum {
     IG_ROUTER_THREADS = 128, /* a router of floats */
     IG_ROUTER_TOKENS = 32,
     IG_ROUTER_PANELS = 4,
-    IG_TILE_ROWS = 64 /* attention of a tile of so many rows of a batch */
+    IG_TILE_THREADS = 256, /* attention of a tile of */
+    IG_TILE_ROWS = 64      /* rows of a batch */
 };
-/* Its threads, each with `tall` rows of a sixteenth of the positions, then of the dimensions. */
-#define IG_TILE_THREADS(tall) (IG_TILE_ROWS * 16 / (tall))
 /* Is there a tile for such heads (`no`: of latent attention, or with a cache in Q8_0); bytes of shared
  * memory for it: q, its rows `pad` apart from the next ones' banks; K or probabilities; V. */
 #define IG_TILED(head_dim, no) (!(no) && (head_dim) % 16 == 0 && (head_dim) <= 128)

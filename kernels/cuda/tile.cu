@@ -2,12 +2,8 @@
  *
  * The order of every sum is that of kernels.h, so bits equal ig_attn's: a score is one chain over a
  * head's dimensions, an output one chain over positions.  What the tile gains is that K and V are
- * read once for all its rows, and that a thread makes TILE_TALL x 4 scores, then TILE_TALL x HEAD_DIM / 16
- * outputs, from registers.  Shared memory gives a multiprocessor's threads 128 bytes a cycle, so a load of 16
- * bytes costs a warp as much as 16 multiply-adds of its share: 4 rows a thread wait for those loads, 8
- * hardly do (3 loads for 32 multiply-adds of scores, 4 for 64 of outputs; of 4 rows 4 and 6).  With 8 rows a
- * block has half the threads, so only chips that have room for two blocks take them (gen/plan_device.lua).
- * Positions that a row does not see are skipped, not multiplied by zero.
+ * read once for all its rows, and that a thread makes 4 x 4 scores, then 4 x HEAD_DIM / 16 outputs, from
+ * registers.  Positions that a row does not see are skipped, not multiplied by zero.
  */
 #include "kv.h"
 
@@ -15,13 +11,10 @@
 
 enum {
     TILE_ROWS = IG_TILE_ROWS,
-    TALL = TILE_TALL,                           /* rows of a thread */
-    TILE_THREADS = IG_TILE_THREADS(TILE_TALL),
-    SOFT = TILE_THREADS / TILE_ROWS,            /* threads of a row's softmax */
+    TILE_THREADS = IG_TILE_THREADS,
     P_STRIDE = TILE_ROWS + 4,                   /* banks */
     TILE_WIDE = HEAD_DIM % 64 == 0 ? 4 : 1,     /* neighbouring dimensions of a thread */
-    TILE_DIMS = HEAD_DIM / 16,
-    KV_LOADS = DIV_UP(HEAD_DIM * KB / 4, TILE_THREADS) /* of 4 elements, a thread's of K or V */
+    TILE_DIMS = HEAD_DIM / 16
 };
 
 /* In shared memory. */
@@ -29,7 +22,7 @@ struct tile {
     float q[HEAD_DIM][TILE_ROWS + TILE_PAD];
     union {
         float k[HEAD_DIM][KB];
-        float p[KB][P_STRIDE]; /* scores, then their exponentials; of position j in p_row(j) */
+        float p[KB][P_STRIDE]; /* scores, then their exponentials */
     } u;
     float v[KB][HEAD_DIM];
 };
@@ -45,17 +38,13 @@ struct tile_rows {
     int least, most, all_from, all_to;       /* of positions that some row sees, that every row sees */
 };
 
-/* Softmax of a row: SOFT threads have the same. */
+/* Softmax of a row: four threads have the same. */
 struct soft {
     float m, l;    /* of the span */
     float all_m, all_l;
     int any;       /* a span is in all_m, all_l */
 };
 
-/* A thread has 4 neighbouring positions: so 8 threads' rows lie in different banks. */
-IG_FN int p_row(int j) { return j % 4 * (KB / 4) + j / 4; }
-/* This thread's first row. */
-IG_FN int tile_row(void) { return (int)threadIdx.x / 16 * TALL; }
 /* This thread's dimension u. */
 IG_FN int tile_dim(int u)
 {
@@ -97,129 +86,97 @@ IG_FN void tile_queries(const struct ig_args *a, struct tile *s, int first, int 
     }
 }
 
-/* A block's K or V on its way: asked for long before it is stored. */
-struct asked {
-    unsigned w[KV_LOADS][KV_FMT == IG_F32 ? 4 : 2];
-};
-IG_FN void tile_ask(struct asked *k, const kv_elem *from)
+/* `n` elements of the cache as floats. */
+IG_FN void tile_floats(float *to, const kv_elem *from, int n)
 {
-    UNROLL for (int u = 0; u < KV_LOADS; u++)
+    enum { EACH = 16 / KV_ELEM };
+    UNROLL for (int u = 0; u < DIV_UP(HEAD_DIM * KB / EACH, TILE_THREADS); u++)
     {
-        const int i = LEAST(((int)threadIdx.x + u * TILE_THREADS) * 4, HEAD_DIM * KB - 4); /* small heads */
-#if KV_FMT == 0
+        const int i = ((int)threadIdx.x + u * TILE_THREADS) * EACH;
+        if (i >= n) break;
         const ig_u4 x = ig_load16(from + i);
-        k->w[u][0] = x.x;
-        k->w[u][1] = x.y;
-        k->w[u][2] = x.z;
-        k->w[u][3] = x.w;
-#else
-        ig_load8(&k->w[u][0], &k->w[u][1], from + i);
-#endif
-    }
-}
-IG_FN void tile_store(float *to, const struct asked *k)
-{
-    UNROLL for (int u = 0; u < KV_LOADS; u++)
-    {
-        const int i = ((int)threadIdx.x + u * TILE_THREADS) * 4;
-        if (i >= HEAD_DIM * KB) break;
-        const unsigned *w = k->w[u];
-#if KV_FMT == 0
-        const ig_f4 x = { ig_bits(w[0]), ig_bits(w[1]), ig_bits(w[2]), ig_bits(w[3]) };
-#else
-        const ig_f4 x = { ig_half(w[0] & 0xffffu), ig_half(w[0] >> 16), ig_half(w[1] & 0xffffu), ig_half(w[1] >> 16) };
-#endif
-        *(ig_f4 *)(void *)(to + i) = x;
+        const unsigned w[4] = { x.x, x.y, x.z, x.w };
+        UNROLL for (int j = 0; j < 4; j++)
+        {
+            if (KV_FMT == IG_F32) {
+                to[i + j] = ig_bits(w[j]);
+            } else {
+                to[i + 2 * j] = ig_half(w[j] & 0xffffu);
+                to[i + 2 * j + 1] = ig_half(w[j] >> 16);
+            }
+        }
     }
 }
 
-/* Four floats of shared memory. */
-IG_FN void take4(float *to, const float *from)
-{
-    const ig_f4 v = *(const ig_f4 *)(const void *)from;
-    to[0] = v.x;
-    to[1] = v.y;
-    to[2] = v.z;
-    to[3] = v.w;
-}
-
-/* Scores of TALL rows and 4 positions, [row][position]. */
+/* Scores of 4 rows and 4 positions, [row][position]. */
 IG_FN void tile_scores(float (*x)[4], const struct tile *s)
 {
-    const int row = tile_row(), at = (int)threadIdx.x % 16 * 4;
-    UNROLL for (int i = 0; i < TALL * 4; i++) x[i / 4][i % 4] = 0.0f;
+    const int row = (int)threadIdx.x / 16 * 4, at = (int)threadIdx.x % 16 * 4;
+    UNROLL for (int i = 0; i < 16; i++) x[i / 4][i % 4] = 0.0f;
     UNROLL_BY(8) for (int d = 0; d < HEAD_DIM; d++)
     {
-        float q[TALL], k[4];
-        UNROLL for (int i = 0; i < TALL; i += 4) take4(q + i, &s->q[d][row + i]);
-        take4(k, &s->u.k[d][at]);
-        UNROLL for (int i = 0; i < TALL * 4; i++) x[i / 4][i % 4] = fmaf(q[i / 4], k[i % 4], x[i / 4][i % 4]);
+        const ig_f4 q = *(const ig_f4 *)(const void *)&s->q[d][row];
+        const ig_f4 k = *(const ig_f4 *)(const void *)&s->u.k[d][at];
+        const float qs[4] = { q.x, q.y, q.z, q.w }, ks[4] = { k.x, k.y, k.z, k.w };
+        UNROLL for (int i = 0; i < 16; i++) x[i / 4][i % 4] = fmaf(qs[i / 4], ks[i % 4], x[i / 4][i % 4]);
     }
 }
 
 /* `first`: the block's position. */
 IG_FN void put_scores(const struct ig_args *a, struct tile *s, const struct tile_rows *r, float (*x)[4], int first)
 {
-    const int row = tile_row(), at = (int)threadIdx.x % 16 * 4, head = (int)blockIdx.x;
+    const int row = (int)threadIdx.x / 16 * 4, at = (int)threadIdx.x % 16 * 4, head = (int)blockIdx.x;
     UNROLL for (int j = 0; j < 4; j++)
     {
-        float y[TALL];
-        UNROLL for (int i = 0; i < TALL; i++) y[i] = score_of(a, head, first + at + j - r->at[row + i], x[i][j]);
-        UNROLL for (int i = 0; i < TALL; i += 4)
-        {
-            const ig_f4 v = { y[i], y[i + 1], y[i + 2], y[i + 3] };
-            *(ig_f4 *)(void *)&s->u.p[p_row(at + j)][row + i] = v;
-        }
+        float y[4];
+        UNROLL for (int i = 0; i < 4; i++) y[i] = score_of(a, head, first + at + j - r->at[row + i], x[i][j]);
+        const ig_f4 v = { y[0], y[1], y[2], y[3] };
+        *(ig_f4 *)(void *)&s->u.p[at + j][row] = v;
     }
 }
 
-/* Softmax of the block's positions [lo, hi) of a row: SOFT threads, 16 / SOFT lanes of sum16 each. */
+/* Softmax of the block's positions [lo, hi) of a row: four threads, four lanes of sum16 each. */
 IG_FN void tile_softmax(struct tile *s, struct tile_rows *r, struct soft *f, int first)
 {
-    enum { LANES = 16 / SOFT, MINE = KB / SOFT };
-    const int row = (int)threadIdx.x / SOFT, part = (int)threadIdx.x % SOFT;
+    enum { EACH = KB / 4 };
+    const int row = (int)threadIdx.x / 4, part = (int)threadIdx.x % 4;
     const int lo = r->from[row] - first, hi = r->to[row] - first, in = hi > 0 && lo < KB;
-    float x[MINE], most = f->m, sum[LANES];
-    UNROLL for (int i = 0; i < MINE; i++)
+    float x[EACH], most = f->m, sum[4];
+    UNROLL for (int i = 0; i < EACH; i++)
     {
-        const int j = part + SOFT * i;
-        x[i] = s->u.p[p_row(j)][row];
+        const int j = part + 4 * i;
+        x[i] = s->u.p[j][row];
         if (j >= lo && j < hi) most = x[i] > most ? x[i] : most;
     }
-    UNROLL for (int mask = 1; mask < SOFT; mask *= 2)
+    UNROLL for (int mask = 1; mask < 4; mask *= 2)
     {
         const float other = ig_swap(most, mask);
         most = other > most ? other : most;
     }
     most += 0.0f;
-    UNROLL for (int i = 0; i < MINE; i++)
+    UNROLL for (int i = 0; i < EACH; i++)
     {
-        const int j = part + SOFT * i;
+        const int j = part + 4 * i;
         x[i] = j >= lo && j < hi ? ig_expf(x[i] - most) : 0.0f;
-        s->u.p[p_row(j)][row] = x[i];
+        s->u.p[j][row] = x[i];
     }
-    UNROLL for (int i = 0; i < LANES; i++)
-        sum[i] = ((0.0f + x[i] + x[i + LANES]) + x[i + 2 * LANES]) + x[i + 3 * LANES];
-    UNROLL for (int half = LANES / 2; half > 0; half /= 2)
-    {
-        UNROLL for (int i = 0; i < half; i++) sum[i] += sum[i + half];
-    }
-    float all = sum[0];
-    UNROLL for (int mask = SOFT / 2; mask > 0; mask /= 2) all += ig_swap(all, mask);
+    UNROLL for (int i = 0; i < 4; i++) sum[i] = ((0.0f + x[i] + x[i + 4]) + x[i + 8]) + x[i + 12];
+    float all = (sum[0] + sum[2]) + (sum[1] + sum[3]);
+    all += ig_swap(all, 2);
+    all += ig_swap(all, 1);
     const float c = in ? ig_expf(f->m - most) : 1.0f;
     if (part == 0) r->c[row] = c;
     if (!in) return;
     f->l = fmaf(f->l, c, all);
     f->m = most;
 }
-_Static_assert(KB == 4 * 16, "four values a lane of sum16");
 
-/* o of TALL rows and this thread's dimensions; `whole`: every row sees every position. */
+/* o of 4 rows and this thread's dimensions; `whole`: every row sees every position. */
 IG_FN void tile_values(float (*o)[TILE_DIMS], const struct tile *s, const struct tile_rows *r, int first, int whole)
 {
-    const int row = tile_row();
-    int lo[TALL], hi[TALL];
-    UNROLL for (int i = 0; i < TALL; i++)
+    const int row = (int)threadIdx.x / 16 * 4;
+    int lo[4], hi[4];
+    UNROLL for (int i = 0; i < 4; i++)
     {
         lo[i] = r->from[row + i] - first;
         hi[i] = r->to[row + i] - first;
@@ -227,16 +184,22 @@ IG_FN void tile_values(float (*o)[TILE_DIMS], const struct tile *s, const struct
     }
     UNROLL_BY(4) for (int j = 0; j < KB; j++)
     {
-        float p[TALL], v[TILE_DIMS];
-        UNROLL for (int i = 0; i < TALL; i += 4) take4(p + i, &s->u.p[p_row(j)][row + i]);
+        const ig_f4 p4 = *(const ig_f4 *)(const void *)&s->u.p[j][row];
+        const float p[4] = { p4.x, p4.y, p4.z, p4.w };
+        float v[TILE_DIMS];
         UNROLL for (int u = 0; u < TILE_DIMS; u += TILE_WIDE)
         {
-            if (TILE_WIDE == 4)
-                take4(v + u, &s->v[j][tile_dim(u)]);
-            else
+            if (TILE_WIDE == 4) {
+                const ig_f4 v4 = *(const ig_f4 *)(const void *)&s->v[j][tile_dim(u)];
+                v[u] = v4.x;
+                v[u + TILE_WIDE / 4] = v4.y;
+                v[u + TILE_WIDE / 2] = v4.z;
+                v[u + TILE_WIDE * 3 / 4] = v4.w;
+            } else {
                 v[u] = s->v[j][tile_dim(u)];
+            }
         }
-        UNROLL for (int i = 0; i < TALL; i++)
+        UNROLL for (int i = 0; i < 4; i++)
         {
             if (!whole && (j < lo[i] || j >= hi[i])) continue;
             UNROLL for (int u = 0; u < TILE_DIMS; u++) o[i][u] = fmaf(p[i], v[u], o[i][u]);
@@ -247,7 +210,7 @@ IG_FN void tile_values(float (*o)[TILE_DIMS], const struct tile *s, const struct
 /* A span is done: its state, where the row saw any of it, joins what was before. */
 IG_FN void span_softmax(struct tile_rows *r, struct soft *f, int span)
 {
-    const int row = (int)threadIdx.x / SOFT, part = (int)threadIdx.x % SOFT;
+    const int row = (int)threadIdx.x / 4, part = (int)threadIdx.x % 4;
     const int in = r->to[row] > span * SPAN && r->from[row] < (span + 1) * SPAN;
     float ca = 1.0f, cb = 0.0f;
     if (in && !f->any) {
@@ -273,52 +236,35 @@ IG_FN void span_softmax(struct tile_rows *r, struct soft *f, int span)
     f->l = 0.0f;
 }
 
-/* What the spans so far have come to is where the output will be: it is needed once in a span. */
-IG_FN float *tile_output(const struct ig_args *a, int row, int head)
+IG_FN void span_values(float (*all)[TILE_DIMS], float (*o)[TILE_DIMS], const struct tile_rows *r, int *any)
 {
-    return a->ao + (size_t)row * Q_DIM + (size_t)head * HEAD_DIM;
-}
-IG_FN void span_values(const struct ig_args *a, float (*o)[TILE_DIMS], const struct tile_rows *r, int *any, int first,
-                       int head)
-{
-    const int row = tile_row();
-    UNROLL for (int i = 0; i < TALL; i++)
+    const int row = (int)threadIdx.x / 16 * 4;
+    UNROLL for (int i = 0; i < 4; i++)
     {
         const float ca = r->ca[row + i], cb = r->cb[row + i];
-        const int in = !(ca < 0.0f), before = *any >> i & 1, there = first + row + i < a->n;
-        float *const to = tile_output(a, there ? first + row + i : first, head);
+        const int in = !(ca < 0.0f), before = *any >> i & 1;
         UNROLL for (int u = 0; u < TILE_DIMS; u++)
         {
-            float *const all = to + tile_dim(u);
-            if (in && there) *all = before ? fmaf(o[i][u], cb, *all * ca) : o[i][u];
+            if (in) all[i][u] = before ? fmaf(o[i][u], cb, all[i][u] * ca) : o[i][u];
             o[i][u] = 0.0f;
         }
         *any |= in << i;
     }
 }
 
-/* Where a KV block's K is; V follows. */
-IG_FN const kv_elem *tile_kv(const struct ig_args *a, int block, int head)
-{
-    return (const kv_elem *)(const void *)kv_block(a, a->row.seq[0], block, head / GROUP);
-}
-
-/* `k`: this block's K, then, where there is one, the next one's. */
 IG_FN void tile_block(const struct ig_args *a, struct tile *s, struct tile_rows *r, struct soft *f,
-                      float (*o)[TILE_DIMS], struct asked *k, int block, int head)
+                      float (*o)[TILE_DIMS], int block, int kv_head)
 {
     const int first = block * KB, whole = first >= r->all_from && first + KB <= r->all_to;
-    struct asked v;
-    float x[TALL][4];
+    const kv_elem *kv = (const kv_elem *)(const void *)kv_block(a, a->row.seq[0], block, kv_head);
+    float x[4][4];
     __syncthreads(); /* all have used what the block before left */
-    tile_store(&s->u.k[0][0], k);
-    tile_ask(&v, tile_kv(a, block, head) + HEAD_DIM * KB);
+    tile_floats(&s->u.k[0][0], kv, HEAD_DIM * KB);
+    tile_floats(&s->v[0][0], kv + HEAD_DIM * KB, HEAD_DIM * KB);
     __syncthreads();
     tile_scores(x, s);
-    tile_store(&s->v[0][0], &v);
     __syncthreads();
     put_scores(a, s, r, x, first);
-    if (first + KB < r->most) tile_ask(k, tile_kv(a, block + 1, head));
     __syncthreads();
     tile_softmax(s, r, f, first);
     __syncthreads();
@@ -329,35 +275,33 @@ IG_FN void tile_block(const struct ig_args *a, struct tile *s, struct tile_rows 
 }
 
 /* The latest rows, which see most, first. */
-IG_KERNEL(ig_tile, TILE_THREADS, TALL == 8 ? 2 : 1)
+IG_KERNEL(ig_tile, TILE_THREADS, 2)
 {
     IG_SHARED_SPARE(struct tile, tiles);
     IG_SHARED struct tile_rows r;
     struct tile *const s = tiles;
     const int head = (int)blockIdx.x, first = ((int)gridDim.y - 1 - (int)blockIdx.y) * TILE_ROWS;
     struct soft f = { -INFINITY, 0.0f, -INFINITY, 0.0f, 0 };
-    struct asked k;
-    float o[TALL][TILE_DIMS];
+    float o[4][TILE_DIMS], all[4][TILE_DIMS];
     int any = 0;
     ig_after_previous();
     tile_bounds(&a, &r, first);
-    if (r.least < r.most) tile_ask(&k, tile_kv(&a, r.least / KB, head));
     tile_queries(&a, s, first, head);
-    UNROLL for (int i = 0; i < TALL * TILE_DIMS; i++) o[i / TILE_DIMS][i % TILE_DIMS] = 0.0f;
+    UNROLL for (int i = 0; i < 4 * TILE_DIMS; i++) o[i / TILE_DIMS][i % TILE_DIMS] = all[i / TILE_DIMS][i % TILE_DIMS] = 0.0f;
     for (int block = r.least / KB; block * KB < r.most; block++) {
-        tile_block(&a, s, &r, &f, o, &k, block, head);
+        tile_block(&a, s, &r, &f, o, block, head / GROUP);
         if (block % SPAN_BLOCKS != SPAN_BLOCKS - 1 && (block + 1) * KB < r.most) continue;
         span_softmax(&r, &f, block / SPAN_BLOCKS);
         __syncthreads();
-        span_values(&a, o, &r, &any, first, head);
+        span_values(all, o, &r, &any);
     }
-    const int row = tile_row();
-    UNROLL for (int i = 0; i < TALL; i++)
+    const int row = (int)threadIdx.x / 16 * 4;
+    UNROLL for (int i = 0; i < 4; i++)
     {
         if (first + row + i >= a.n) continue;
-        float *const to = tile_output(&a, first + row + i, head);
+        float *const to = a.ao + (size_t)(first + row + i) * Q_DIM + (size_t)head * HEAD_DIM;
         UNROLL for (int u = 0; u < TILE_DIMS; u++)
-            to[tile_dim(u)] = finished(&a, head, r.m[row + i], r.l[row + i], to[tile_dim(u)]);
+            to[tile_dim(u)] = finished(&a, head, r.m[row + i], r.l[row + i], all[i][u]);
     }
 }
 

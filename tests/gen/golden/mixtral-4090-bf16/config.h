@@ -64,7 +64,6 @@ enum {
     IG_GEMM_FAST     = 0, /* 1: those in BF16 too, with sums of their own */
     IG_TILE_LEAST    = 32, /* attention by tiles (0: none do) */
     IG_TILE_PAD      = 0,
-    IG_TILE_TALL     = 4, /* rows of a thread */
     IG_ATTN_HEADS    = 1,
     IG_ATTN_SLICE    = 32,
 
