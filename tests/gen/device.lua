@@ -123,13 +123,6 @@ function T.test_thresholds_of_a_batch()
   eq({ assumed.gemm_rows, assumed.tile_rows }, { 32, 32 })
 end
 
--- Two blocks of attention's tiles fit a multiprocessor of an H200, one that of an A100 or of a 4090.
-function T.test_rows_of_a_thread_in_attention()
-  local tall = {}
-  for i, hw in ipairs { "h200", "a100", "4090" } do tall[i] = lib.plan("tiny-mixtral", hw).device.tile_tall end
-  eq(tall, { 8, 4, 4 })
-end
-
 function T.test_device_holds_everything_or_a_cache()
   local p = lib.plan("tiny-mixtral", "4090")
   local d = p.device
