@@ -85,11 +85,14 @@ $(foreach v,model hw set probe,$(if $(filter command line,$(origin $v)), \
 $(foreach v,QUANT quant CTX ctx KV kv BATCH batch THREADS threads TIER tier SLOTS slots EXPERTS_RAM experts_ram id,$(if $(filter command line,$(origin $v)), \
     $(error $v=$($v): options of the plan are given as SET="quant=q8_0 ctx=4096")))
 
-ifdef MODEL
+ifneq ($(MODEL),)
 all: generate
 	@$(PARALLEL) build
 else
 all: build
+ifneq ($(filter command,$(origin HW) $(origin SET) $(origin PROBE)),)
+$(error MODEL: want the model that HW, SET and PROBE are for, got none: make MODEL=MODEL HW=$(or $(HW),this))
+endif
 endif
 
 generate:

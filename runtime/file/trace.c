@@ -1,6 +1,7 @@
 /* trace.c -- reads the files that hold routing traces; see trace.h. */
 #include "trace.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -375,7 +376,7 @@ int ig_trace_read(struct trace *t, const char *path)
 {
     memset(t, 0, sizeof *t);
     FILE *f = fopen(path, "rb");
-    if (!f) return fail(t, "cannot open");
+    if (!f) return fail(t, "cannot open: %s", strerror(errno));
     char *data = NULL;
     size_t size = 0, room = 0;
     for (;;) {
