@@ -130,6 +130,10 @@ local function place(m, hw, formats, layout, opts, size, trace, notes)
     return nil, ("--set: %s: want tier=disk with it, got tier=%s"):format(asked, kind)
   end
   kind = kind or (asked and "disk")
+  if hw.gpu and kind and kind ~= "ram" then
+    return nil, ("--set: %s: a GPU's experts are in VRAM and RAM; want tier=ram there, got tier=%s"):format(
+      asked or "tier", kind)
+  end
   size.tier = plan_tier.RAM
   if kind == "mmap" then size.tier = plan_tier.MMAP end
   if kind ~= "disk" then

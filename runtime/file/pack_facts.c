@@ -111,28 +111,31 @@ static enum ig_err check_number(const struct stated *o, const struct ig_fact *fa
     return mismatch(o, key, want, odd ? odd : got);
 }
 
-/* The word that the checkpoint states under *key, else what silence means. */
-static void find_word(const struct stated *o, const struct ig_word *w, const char **key,
+/* The word that the checkpoint states under *key, else what silence means.  1: it is stated. */
+static int find_word(const struct stated *o, const struct ig_word *w, const char **key,
                       char word[KEY_BYTES])
 {
     const char *text = w->absent;
     size_t n = text ? strlen(text) : 0;
+    int stated = 0;
 
     *key = o->config ? w->hf[0] : w->gguf;
     if (o->config) {
         const char *at_key = NULL;
         const json_t *j = first(o, w->hf, &at_key);
-        if (j)
-            text = json_is_string(j) ? json_string_value(j) : kind_of(j), n = strlen(text),
-            *key = at_key;
+        stated = j != NULL;
+        if (j) text = json_is_string(j) ? json_string_value(j) : kind_of(j), *key = at_key;
+        if (j) n = json_is_string(j) ? json_string_length(j) : strlen(text);
     } else {
         const struct ig_gguf_kv *kv = ig_gguf_find(&o->s->g, w->gguf);
+        stated = kv != NULL;
         if (kv && kv->type == IG_GGUF_STRING) text = (const char *)kv->data, n = (size_t)kv->n;
         if (kv && kv->type != IG_GGUF_STRING) text = ig_gguf_type_name(kv->type), n = strlen(text);
     }
     if (n > KEY_BYTES - 1) n = KEY_BYTES - 1;
-    if (n) memcpy(word, text, n);
+    for (size_t i = 0; i < n; i++) word[i] = (char)(text[i] ? text[i] : '?'); /* NUL ends nothing */
     word[n] = '\0';
+    return stated;
 }
 
 static enum ig_err check_word(const struct stated *o, const struct ig_word *w)
@@ -141,14 +144,13 @@ static enum ig_err check_word(const struct stated *o, const struct ig_word *w)
     const char *key;
 
     if (o->config ? !w->hf[0] : !w->gguf) return IG_OK;
-    find_word(o, w, &key, got);
-    if (!got[0]) return IG_OK;
+    if (!find_word(o, w, &key, got) && !got[0]) return IG_OK;
     for (int i = 0; i < IG_N_FACT_KEY && w->want[i]; i++) {
         if (strcmp(got, w->want[i]) == 0) return IG_OK;
         const size_t n = strlen(want);
         snprintf(want + n, sizeof want - n, "%s%s", i ? " or " : "", w->want[i]);
     }
-    return mismatch(o, key, want, got);
+    return mismatch(o, key, want, got[0] ? got : "an empty text");
 }
 
 /* The list that the checkpoint has, at most LIST_MOST numbers of it; *n is its whole length, 0:

@@ -17,7 +17,9 @@ enum { SHOWN = 64 + 2 };
 /* As gen/schema.lua shows a value. */
 static void show_text(char out[SHOWN], const char *text, uint64_t n)
 {
-    snprintf(out, SHOWN, "\"%.*s%s\"", n > 60 ? 60 : (int)n, text, n > 60 ? "..." : "");
+    const int shown = n > 60 ? 60 : (int)n;
+    snprintf(out, SHOWN, "\"%*s%s\"", shown, "", n > 60 ? "..." : "");
+    for (int i = 0; i < shown; i++) out[1 + i] = (char)(text[i] ? text[i] : '?'); /* NUL ends nothing */
 }
 
 static void show_json(char out[SHOWN], const json_t *v)

@@ -148,11 +148,27 @@ static int map_file(struct ig_engine *e)
     return 0;
 }
 
+/* A block that begins in what is loaded ends there too: behind it is other memory. */
+static enum ig_err check_ends(const struct load *ld, struct ig_why *why)
+{
+    const struct ig_wfile *f = &ld->e->file;
+    for (uint32_t i = 0; group_at(ld, i); i++)
+        if (f->blocks[i].bytes > ld->total - f->blocks[i].off)
+            return ig_fail(why, IG_BAD_FILE,
+                           "%s: block %u: want its end at %llu or before, where the experts that "
+                           "stay in the file begin, got %llu",
+                           f->path, i, (unsigned long long)ld->total,
+                           (unsigned long long)(f->blocks[i].off + f->blocks[i].bytes));
+    return IG_OK;
+}
+
 enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why)
 {
     struct load ld = { .e = e,
                        .o = o,
                        .total = e->device && !IG_XC ? IG_DATA_BYTES : IG_MEM_DATA_BYTES };
+    const enum ig_err bad = check_ends(&ld, why);
+    if (bad) return bad;
     snprintf(e->loaded, sizeof e->loaded, "copied");
     ld.mapped = map_file(e);
 #if IG_DEVICE && !IG_XC

@@ -14,6 +14,7 @@
 /* One fault in what is else the plan's own statement. */
 struct fault {
     const char *number, *word, *list; /* the key that is changed */
+    const char *other;                /* what the word becomes; NULL: "other" */
     const char *drop;                 /* the word's key or the list's that is left out */
     int longer;                       /* the list has one number more */
     const float *to;                  /* what the number becomes; NULL: one more than it was */
@@ -52,7 +53,7 @@ static void write_config(const char *folder, const struct fault *f, int moved, i
     for (int i = 0; i < ig_n_words; i++) {
         const struct ig_word *w = &ig_words[i];
         if (w->hf[0] && !is(f->drop, w->hf[0]))
-            put(c, w->hf[0], json_string(is(f->word, w->hf[0]) ? "other" : w->want[0]));
+            put(c, w->hf[0], json_string(is(f->word, w->hf[0]) ? (f->other ? f->other : "other") : w->want[0]));
     }
     for (int i = 0; i < ig_n_facts; i++) {
         const struct ig_fact *x = &ig_facts[i];
@@ -96,7 +97,7 @@ static uint64_t gguf_kv(struct bytes *b, const struct fault *f)
         if (!w->gguf || is(f->drop, w->gguf)) continue;
         put_str(b, w->gguf);
         put_u32(b, STRING);
-        put_str(b, is(f->word, w->gguf) ? "other" : w->want[0]);
+        put_str(b, is(f->word, w->gguf) ? (f->other ? f->other : "other") : w->want[0]);
         n++;
     }
     for (int i = 0; i < ig_n_facts; i++) {
@@ -258,6 +259,8 @@ static void test_words(void **state)
                  w->want[1] ? w->want[1] : "");
         make(place(gguf), gguf, &(struct fault){ .word = key });
         want(place(gguf), gguf, key, wanted, "other");
+        make(place(gguf), gguf, &(struct fault){ .word = key, .other = "" });
+        want(place(gguf), gguf, key, wanted, "an empty text");
         make(place(gguf), gguf, &(struct fault){ .drop = key });
         if (w->absent && strcmp(w->absent, w->want[0]) != 0)
             want(place(gguf), gguf, key, wanted, w->absent);

@@ -537,7 +537,7 @@ static void test_file_changes(void **state)
     pack();
 }
 
-/* The weights with experts in blocks of at most so many bytes. */
+/* The weights with experts in blocks of at most so many bytes; 0: all data one block. */
 static void write_blocks(const char *to, uint64_t most)
 {
     struct ig_wfile f;
@@ -554,9 +554,10 @@ static void write_blocks(const char *to, uint64_t most)
     spec.layout_text = f.h.layout_text;
     spec.block = calloc((size_t)(f.h.n_block * IG_WBLOCKS), sizeof *spec.block);
     uint64_t at = 0;
+    if (!most) spec.block[spec.n_block++].bytes = at = IG_DATA_BYTES;
     for (; at < IG_RESIDENT_BYTES; at += spec.block[spec.n_block++].bytes)
         spec.block[spec.n_block] = f.blocks[spec.n_block];
-    for (int l = 0; l < IG_N_LAYER; l++)
+    for (int l = 0; most && l < IG_N_LAYER; l++)
         for (uint32_t x = 0; x < ig_layers[l].n_expert; x++)
             for (uint64_t left = ig_layers[l].expert_stride, step; left > 0; left -= step) {
                 step = left < most ? left : most;
@@ -587,6 +588,23 @@ static void test_blocks_of_the_file(void **state)
         assert_int_equal(alone, right);
         assert_int_equal(shared, right);
     }
+}
+
+/* A block of what is read at start that goes on into the experts would be read over other memory. */
+static void test_block_runs_into_the_experts(void **state)
+{
+    (void)state;
+    const char *now = weights;
+    struct ig_engine *e;
+    struct ig_why why;
+    write_blocks("out/tests/tier.long-block", 0);
+    weights = "out/tests/tier.long-block";
+    const struct ig_open o = { .weights = weights, .threads = 1, .verify = 1 };
+    const enum ig_err got = ig_engine_open(&e, &o, &why);
+    unlink(weights);
+    weights = now;
+    assert_int_equal(got, IG_BAD_FILE);
+    assert_non_null(strstr(why.text, "tier.long-block: block 0: want its end at "));
 }
 
 /* Killed at any moment: there is nothing to repair, the next run is right. */
@@ -624,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_file_changes),
         cmocka_unit_test(test_kill),
         cmocka_unit_test(test_blocks_of_the_file),
+        cmocka_unit_test(test_block_runs_into_the_experts),
         cmocka_unit_test(test_threads_and_batches),
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_prefetch),

@@ -190,6 +190,14 @@ function T.test_load_map_wants_everything_in_ram()
   end
 end
 
+function T.test_a_gpu_has_no_experts_on_disk()
+  for set, name in pairs { ["tier=disk"] = "tier", ["tier=mmap"] = "tier", ["experts_ram=50"] = "experts_ram" } do
+    local plan, problems = lib.plan("tiny-mixtral", "h200", { set })
+    lu.assertNil(plan)
+    lu.assertStrContains(problems[1], "--set: " .. name .. ": a GPU's experts are in VRAM and RAM; want tier=ram")
+  end
+end
+
 function T.test_vram_options_want_a_gpu()
   for _, set in ipairs { "vram=1000000", "vram_ways=2", "gemm=fast", "gemm_rows=8", "tile_rows=8" } do
     local plan, problems = lib.plan("tiny-mixtral", "avx2-desktop", { set })
