@@ -140,7 +140,8 @@ static void report(struct ig_engine *e)
         ig_downgrade_add(e, "copies: slots are not registered (the limit of locked memory)");
     if (!t->how.direct && IG_COPY_WAY == IG_COPY_DIRECT)
         ig_downgrade_add(e, "copies: no direct reads on this file system");
-    if (t->direct_bw > 0 && t->direct_bw < 0.8 * (double)IG_HW_DISK_BW)
+    const int cached = t->cached_bw > t->direct_bw; /* how fast the disk is matters less */
+    if (!cached && t->direct_bw > 0 && t->direct_bw < 0.8 * (double)IG_HW_DISK_BW)
         ig_downgrade_add(e, "disk: %.2f GB/s now, %.2f GB/s in the plan", t->direct_bw / 1e9,
                          (double)IG_HW_DISK_BW / 1e9);
 }

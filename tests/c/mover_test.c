@@ -26,7 +26,7 @@ static int setup(void **state)
     (void)state;
     source = aligned_alloc(4096, (size_t)BLOCK * N_BLOCK);
     slots = aligned_alloc(4096, (size_t)BLOCK * N_SLOT);
-    move = aligned_alloc(64, sizeof *move * N_SLOT);
+    move = aligned_alloc(64, (sizeof *move * N_SLOT + 63) / 64 * 64);
     unsigned x = 1;
     for (size_t i = 0; i < (size_t)BLOCK * N_BLOCK; i++)
         source[i] = (unsigned char)((x = x * 1664525u + 1013904223u) >> 24);
@@ -273,7 +273,7 @@ static void test_stop_drops(void **state)
 
 static int temp_file(char *path)
 {
-    strcpy(path, "mover_test.XXXXXX"); /* here: /tmp may have no direct reads */
+    strcpy(path, "out/tests/mover-XXXXXX"); /* here: /tmp may have no direct reads */
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, source, (size_t)BLOCK * N_BLOCK), BLOCK * N_BLOCK);

@@ -1,5 +1,6 @@
 /* Pools of threads: every item once, one's own part first; and the engine on a machine that says it
  * has two memory nodes gives the bits that it gives on one. */
+#include "own.h"
 #include "state.h"
 
 #include <sched.h>
@@ -53,7 +54,7 @@ static void test_claims(void **state)
 
 /* -- the engine */
 
-static const char *const weights = "out/tests/pool.ingot";
+static char weights[OWN_BYTES];
 static char root[] = "out/tests/pool-XXXXXX";
 enum { ROWS = 40 };
 
@@ -129,10 +130,14 @@ int main(void)
         cmocka_unit_test(test_parts_and_shares), cmocka_unit_test(test_claims),
         cmocka_unit_test_setup_teardown(test_two_nodes, make_root, drop_root)
     };
-    if (system("mkdir -p out/tests; out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf "
-               "-o out/tests/pool.ingot "
-               ">/dev/null 2>&1"))
-        return 1;
+    char line[256];
+    snprintf(line, sizeof line,
+             "mkdir -p out/tests; out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf "
+             "-o %s >/dev/null 2>&1",
+             own_file(weights, "pool"));
+    if (system(line)) return 1;
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests_name("pool", tests, NULL, NULL);
+    unlink(weights);
+    return failed;
 }

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "own.h"
 #include "predict_parts.h"
 #include "predictor_file.h"
 
@@ -302,7 +303,8 @@ static void hostile(void **state)
 static void hidden_states(void **state)
 {
     (void)state;
-    static const char *const path = "out/tests/hidden.tmp";
+    char own[OWN_BYTES];
+    const char *const path = own_file(own, "hidden");
     struct trace t = { .n_row = 2, .n_layer = 1 };
     struct hidden h;
     float x[3];

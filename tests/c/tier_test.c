@@ -1,6 +1,7 @@
 /* The engine with experts behind few slots: the same bits whatever the copies do, and an end with
  * words, never a wrong token, when they fail.  Linked with --wrap of what it puts itself between.
  */
+#include "own.h"
 #include "state.h"
 #include "copy_shaky.h"
 #include "tsan_omp.h"
@@ -16,7 +17,8 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
-static const char *weights = "out/tests/tier.ingot";
+static char packed[OWN_BYTES], beside[OWN_BYTES]; /* the weights; another file */
+static const char *weights = packed;
 static struct shaky shaky;
 static int shake, no_wait;
 static int watch, waited; /* test_order_of_work */
@@ -506,10 +508,10 @@ static void scribble(struct ig_engine *e)
 static void replace(struct ig_engine *e)
 {
     (void)e;
-    FILE *f = fopen("out/tests/tier.other", "wb");
+    FILE *f = fopen(beside, "wb");
     fputs("something else", f);
     fclose(f);
-    if (rename("out/tests/tier.other", weights) != 0) _exit(9);
+    if (rename(beside, weights) != 0) _exit(9);
 }
 
 static void pack(void)
@@ -577,7 +579,7 @@ static void write_blocks(const char *to, uint64_t most)
 static void test_blocks_of_the_file(void **state)
 {
     (void)state;
-    const char *now = weights, *other = "out/tests/tier.other-blocks";
+    const char *now = weights, *other = beside;
     static const uint64_t most[] = { UINT64_MAX, 8192, 50000 };
     for (int i = 0; i < 3; i++) {
         write_blocks(other, most[i]);
@@ -597,14 +599,14 @@ static void test_block_runs_into_the_experts(void **state)
     const char *now = weights;
     struct ig_engine *e;
     struct ig_why why;
-    write_blocks("out/tests/tier.long-block", 0);
-    weights = "out/tests/tier.long-block";
+    write_blocks(beside, 0);
+    weights = beside;
     const struct ig_open o = { .weights = weights, .threads = 1, .verify = 1 };
     const enum ig_err got = ig_engine_open(&e, &o, &why);
     unlink(weights);
     weights = now;
     assert_int_equal(got, IG_BAD_FILE);
-    assert_non_null(strstr(why.text, "tier.long-block: block 0: want its end at "));
+    assert_non_null(strstr(why.text, ": block 0: want its end at "));
 }
 
 /* Killed at any moment: there is nothing to repair, the next run is right. */
@@ -628,10 +630,18 @@ static void test_kill(void **state)
 static int setup(void **state)
 {
     (void)state;
+    own_file(packed, "tier");
+    own_file(beside, "tier-beside");
     pack();
     assert_int_equal(child(NULL, err, sizeof err, whole, sizeof whole), 0);
     right = run(1, PROMPT);
     return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return unlink(packed);
 }
 
 int main(void)
@@ -655,5 +665,5 @@ int main(void)
         cmocka_unit_test(test_planted_use),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests_name("tier", tests, setup, NULL);
+    return cmocka_run_group_tests_name("tier", tests, setup, teardown);
 }
