@@ -62,6 +62,17 @@ IG_FN unsigned ig_load1(const void *p) { return __ldg((const unsigned char *)p);
 
 /* The line of `p` comes into L2. */
 IG_FN void ig_prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+/* `bytes` from p on, a multiple of 16, come into L2; all threads of a block call this. */
+IG_FN void ig_prefetch_many(const unsigned char *p, unsigned bytes)
+{
+#if __CUDA_ARCH__ >= 900 && V_PF == 1
+    if (threadIdx.x == 0) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
+#else
+    for (unsigned at = threadIdx.x * 128; at < bytes; at += blockDim.x * 128) ig_prefetch(p + at);
+#endif
+}
+/* A word that is read and not used: what it lies in comes nearer. */
+IG_FN void ig_keep(unsigned v) { asm volatile("" ::"r"(v)); }
 /* The same, of weights that several warps of a block read: through L1. */
 IG_FN void ig_read8(unsigned *x, unsigned *y, const void *p)
 {
@@ -143,6 +154,7 @@ IG_FN unsigned ig_to_bf16(float lo, float hi)
 /* Bit i: what lane i of the warp says. */
 IG_FN unsigned ig_ballot(int v) { return __ballot_sync(~0u, v); }
 IG_FN int ig_count(unsigned bits) { return __popc(bits); }
+IG_FN unsigned ig_warp_max(unsigned v) { return __reduce_max_sync(~0u, v); }
 
 IG_FN float ig_half(unsigned h)
 {
@@ -160,6 +172,15 @@ IG_FN unsigned short ig_to_half(float f)
 }
 
 IG_FN float ig_bits(unsigned u) { return __uint_as_float(u); }
+
+/* 1 / x rounded to nearest, for normal x whose inverse is normal: what the compiler makes of the division
+ * there, less the branch for the others. */
+IG_FN float ig_inverse(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return fmaf(y, fmaf(-x, y, 1.0f), y);
+}
 
 /* Past L1: what other blocks, or a kernel that may still run, wrote. */
 IG_FN float ig_load_float(const float *p) { return __ldcg(p); }
@@ -233,6 +254,7 @@ IG_FN void ig_fetch_mark(void) { asm volatile("cp.async.commit_group;" ::: "memo
 IG_FN int ig_swap_int(int v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
 IG_FN float ig_swap(float v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
 
+#include "stamp.h"
 /* Everything before this kernel in the stream is done and visible; the next kernel may be put
  * in place.  In that order a kernel's first instructions can count on everything but the
  * kernel just before it.  Letting the next one start before the wait was slower everywhere
@@ -243,6 +265,7 @@ IG_FN void ig_after_previous(void)
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
+    stamp_wait();
 }
 
 #endif

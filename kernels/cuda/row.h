@@ -16,6 +16,18 @@ _Static_assert(N_EMBD % 4 == 0, "rows are quads");
 #define QUADS(n, threads) DIV_UP(n, 4 * (threads))
 enum { ROW_QUADS = QUADS(N_EMBD, PANEL_THREADS) }; /* enough for any block of 128 threads or more */
 
+/* A kernel's arguments come from memory line by line, each when it is first touched: all of them now, before the
+ * kernel waits, and not one after the other behind it. */
+IG_FN void read_args(const struct ig_args *a)
+{
+#ifdef V_TOUCH
+    enum { LINE = 64, WORD = sizeof(unsigned) };
+    const unsigned *const word = (const unsigned *)(const void *)a;
+    if (ROWS > 1) return;
+    UNROLL for (unsigned i = 0; i < DIV_UP(sizeof *a, LINE); i++) ig_keep(word[i * (LINE / WORD)]);
+#endif
+}
+
 /* 32 lanes: the tree of ig_tree16 over the 16 values of each half warp, in every lane. */
 IG_FN float tree_of_lanes(float v)
 {
@@ -60,13 +72,22 @@ IG_FN void store_quads(float *dst, const ig_f4 *v, int threads)
 IG_FN unsigned size_bits(float x) { return ig_f32_bits(x) & 0x7fffffffu; }
 IG_FN unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
 
-/* d of a block whose largest size is `most`, by struct ig_xq's rule, and 1 / d; 0: all q are 0. */
+/* most / 127 rounded to nearest, where that is normal (all of them tried: tests/c/inverse_test.c). */
+IG_FN float over_127(float most)
+{
+    const float inv = 1.0f / 127.0f, y = most * inv;
+    return fmaf(fmaf(-127.0f, y, most), inv, y);
+}
+
+/* d of a block whose largest size is `most`, by struct ig_xq's rule, and 1 / d; 0: all q are 0.  Without
+ * branches, so that the latencies of several overlap. */
 IG_FN float scale_of(unsigned most, float *d)
 {
-    *d = ig_bits_f32(most) / 127.0f;
-    if (*d < 1.17549435e-38f) *d = 0.0f; /* FLT_MIN: 1 / d would overflow */
-    if (most >= 0x7f800000u) *d = ig_bits_f32(0x7fc00000u);
-    return *d > 0.0f ? 1.0f / *d : 0.0f;
+    const float y = over_127(ig_bits_f32(most));
+    const int some = y >= 1.17549435e-38f && most < 0x7f800000u; /* FLT_MIN: 1 / d would overflow */
+    *d = most >= 0x7f800000u ? ig_bits_f32(0x7fc00000u) : some ? y : 0.0f;
+    const float inv = ig_inverse(some ? y : 1.0f);
+    return some ? inv : 0.0f;
 }
 
 /* int8 blocks of a row of `n` values, of which this thread has `quads` quads from value `first` on,

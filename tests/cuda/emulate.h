@@ -83,6 +83,8 @@ IG_FN ig_u4 ig_load16(const void *p)
     return v;
 }
 IG_FN void ig_prefetch(const void *p) { (void)p; }
+IG_FN void ig_prefetch_many(const unsigned char *p, unsigned bytes) { (void)p, (void)bytes; }
+IG_FN void ig_keep(unsigned v) { (void)v; }
 IG_FN void ig_read8(unsigned *x, unsigned *y, const void *p) { ig_load8(x, y, p); }
 IG_FN unsigned ig_read4(const void *p) { return ig_load4(p); }
 IG_FN unsigned ig_read2(const void *p) { return ig_load2(p); }
@@ -116,6 +118,15 @@ IG_FN void ig_mma16(int *d, const unsigned *a, unsigned b, int c) { emu_mma(d, a
 IG_FN void ig_mma_bf16(float *d, const unsigned *a, const unsigned *b) { emu_mma_bf16(d, a, b); }
 unsigned ig_to_bf16(float lo, float hi);
 IG_FN unsigned ig_ballot(int v) { return emu_ballot(v); }
+IG_FN unsigned ig_warp_max(unsigned v)
+{
+    for (int mask = 1; mask < 32; mask *= 2) {
+        const unsigned other = emu_swap(v, mask);
+        v = other > v ? other : v;
+    }
+    return v;
+}
+IG_FN float ig_inverse(float x) { return 1.0f / x; }
 IG_FN int ig_count(unsigned bits) { return __builtin_popcount(bits); }
 IG_FN void ig_after_previous(void) {}
 
