@@ -19,8 +19,8 @@ enum {
 /* Rows of this block, and where row 0 of them is. */
 IG_FN int rows_here(int n, int *first)
 {
-    *first = (int)blockIdx.y * ROWS;
-    return LEAST(ROWS, n - *first);
+    *first = ROWS == 1 ? 0 : (int)blockIdx.y * ROWS;
+    return ROWS == 1 ? 1 : LEAST(ROWS, n - *first);
 }
 
 /* Norm weights, asked for early; with more ROWS another kernel has used them. */
@@ -50,15 +50,20 @@ IG_FN void normed(const struct ig_args *a, const void **x, ig_f4 *v, int fmt, co
 }
 IG_FN void normed_for(const void **x, const ig_f4 *v, int fmt, int set, float *xs, struct ig_xq *qs)
 {
-    if (ROWS > 1) return;
+#if ROWS == 1
     if (ANY_FLOAT(set)) store_quads(xs, v, PANEL_THREADS); /* all have read what it held */
     if (ANY_BLOCK(set)) quantize_quads(qs, v, ROW_QUADS, N_EMBD, PANEL_THREADS);
     __syncthreads();
     x[0] = IS_BLOCK(fmt) ? (const void *)qs : (const void *)xs;
+#else
+    (void)x, (void)v, (void)fmt, (void)set, (void)xs, (void)qs;
+#endif
 }
 
 /* Row r of a matrix's result, with its bias. */
 IG_FN float biased(const struct ig_dmat *m, int r, float y) { return m->bias ? y + m->bias[r] : y; }
+
+_Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
 
 enum { XS = ROWS == 1 ? N_EMBD : 1, QS = ROWS == 1 ? N_EMBD / QB + 1 : 1 };
 
@@ -81,8 +86,10 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
     const int rows = rows_here(a->n, &first);
     normed(a, x, v, fmt, w, a->mixer_norm_bias, xs, first);
     normed_for(x, v, fmt, FMT_QKV, xs, qs);
+    stamp_mark(2);
     panel_product(parts, &b, &panel, x, rows);
-    for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS)
+    const int i = (int)threadIdx.x;
+    if (i < rows * PR)
         y[(size_t)(first + i / PR) * (size_t)y_stride + (size_t)(p * PR + i % PR)] =
             biased(m, p * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
 }
@@ -128,11 +135,11 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
             quantize_output(qs, a->ao, PANEL_THREADS);
         __syncthreads();
         x[0] = qs;
+        stamp_mark(0);
     }
     panel_product(parts, &b, &panel, x, rows);
     if (mine) *to = before + biased(&a->mo, r, panel_get(parts[t], fmt, r % PR)) * RESIDUAL_SCALE;
 }
-_Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
 
 /* x += o times attention's output. */
 IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
@@ -158,7 +165,7 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
     IG_SHARED float xs[XS];
     IG_SHARED struct ig_xq qs[QS];
     IG_SHARED panel_parts parts[ROWS];
-    const int halves = IS_BLOCK(fmt) ? 1 : 2, leaves = block < 0;
+    const int halves = IS_BLOCK(fmt) ? 1 : 2, leaves = ROWS == 1 && block < 0;
     const int p = leaves ? 0 : block / halves, wide = PR / halves;
     const struct panel panel = { a->router.p + (size_t)p * a->router.stride, fmt, N_EMBD,
                                  IS_BLOCK(fmt) ? -1 : block & 1,
@@ -178,8 +185,10 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
         return;
     }
     normed_for(x, v, fmt, FMT_ROUTER, xs, qs);
+    stamp_mark(2);
     panel_product(parts, &b, &panel, x, rows);
-    for (int i = (int)threadIdx.x; i < rows * wide; i += PANEL_THREADS) {
+    const int i = (int)threadIdx.x;
+    if (i < rows * wide) {
         const int r = block % halves * wide + i % wide;
         a->rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
             biased(&a->router, p * PR + r, panel_get(parts[i / wide], fmt, r));
@@ -204,10 +213,11 @@ IG_FN void output_body(const struct ig_args *a, int fmt, int p)
 
     panel_load(&b, &panel, 0);
     ig_after_previous();
-    const int rows = rows_here(a->n_want, &first);
+    const int rows = LEAST(rows_here(a->n_want, &first), a->n_want);
     row_pointers(x, fmt, a->ln, a->lnq, first, N_EMBD);
     panel_product(parts, &b, &panel, x, rows);
-    for (int i = (int)threadIdx.x; i < rows * PR; i += PANEL_THREADS) {
+    const int i = (int)threadIdx.x;
+    if (i < rows * PR) {
         const float y = biased(&a->output, p * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
         a->logits[(size_t)(first + i / PR) * LOGIT_STRIDE + (size_t)(p * PR + i % PR)] =
             LOGIT_SCALE == 1.0f ? y : y / LOGIT_SCALE;

@@ -16,6 +16,7 @@ enum {
     WITH_ASIDE = N_FF_ASIDE > 0,
     DOWN_THREADS = (ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) + WITH_ASIDE : 1) * PANEL_THREADS,
     DOWN_ROUNDS = DIV_UP(RANKED, RANKS),
+    TURNS_DOWN = LEAST(2, DOWN_ROUNDS), /* rounds between barriers */
     FLIGHT_GATE_UP = ROWS == 1 ? 40 : 20, /* words of weights in flight, as in linear.cu */
     FLIGHT_DOWN = ROWS == 1 ? 27 : 20
 };
@@ -77,6 +78,7 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
         fill_panel(panel.p, k->shift, f_panel(fmt, N_EMBD));
     }
     if (k->shift) __syncthreads();
+    stamp_mark(0);
     if (works) panel_load(&b, &panel, 0);
     if (ROWS == 1 && k->then) ig_prefetch_many(k->then, k->then_bytes);
     UNROLL for (int t = 0; t < ROWS; t++)
@@ -88,7 +90,9 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
         panel_sum(acc, &b, &panel, x, rows);
         panel_put(parts[sub], acc, &panel, rows);
     }
+    stamp_mark(1);
     __syncthreads();
+    stamp_mark(2);
     /* A warp has a row's 32 hidden values, as down reads them. */
     const int row = (int)threadIdx.x / 32, i = (int)threadIdx.x % 32, half = i / 16, r = i % 16;
     if (row >= rows) return;
@@ -121,7 +125,7 @@ IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
  * on many multiprocessors before this kernel ends, asks for it. */
 IG_FN void then_down(const struct ig_args *a, struct hidden *k)
 {
-#ifdef V_PF
+#if V_PF != 9
     const unsigned all = DIV_UP(N_EMBD, PR) * a->down.stride, each = UP_TO(DIV_UP(all, FF_BLOCKS), 128);
     const unsigned from = (unsigned)k->block * each;
     if (from >= all) return;
@@ -221,7 +225,7 @@ IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *s, stru
  * dense block, beside the first round: y[N_EXPERT_USED]. */
 IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, float (*y)[PR])
 {
-    IG_SHARED panel_parts parts[RANKS + WITH_ASIDE];
+    IG_SHARED panel_parts parts[TURNS_DOWN * RANKS + WITH_ASIDE];
     IG_SHARED struct ig_xq qs[STAGED ? HQ_BLOCKS : 1];
     const int sub = (int)threadIdx.x / PANEL_THREADS, mine = sub < RANKS && a->routed;
     struct bunch b[2];
@@ -232,24 +236,28 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
     if (STAGED && IS_BLOCK(fmt)) {
         stage_blocks(qs, a->hq, HQ_BLOCKS, DOWN_THREADS);
         __syncthreads();
+        stamp_mark(0);
     }
-    UNROLL for (int round = 0; round < DOWN_ROUNDS; round++)
+    UNROLL for (int first = 0; first < DOWN_ROUNDS; first += TURNS_DOWN)
     {
-        const int rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
-        const struct panel panel = down_panel(a, fmt, s[rank].expert);
-        const struct ig_xq *q = STAGED ? qs : a->hq;
-        const void *x = IS_BLOCK(fmt) ? (const void *)(q + rank * FF_BLOCKS)
-                                      : (const void *)(a->h + rank * FF_BLOCKS * QB);
-        float acc[ROWS][2];
-        if (mine && (!CACHED || s[rank].rank >= 0)) {
+        UNROLL for (int turn = 0; turn < TURNS_DOWN; turn++)
+        {
+            const int round = first + turn, rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
+            const struct panel panel = down_panel(a, fmt, s[rank].expert);
+            const struct ig_xq *q = STAGED ? qs : a->hq;
+            const void *x = IS_BLOCK(fmt) ? (const void *)(q + rank * FF_BLOCKS)
+                                          : (const void *)(a->h + rank * FF_BLOCKS * QB);
+            float acc[ROWS][2];
+            if (round >= DOWN_ROUNDS || !mine || (CACHED && s[rank].rank < 0)) continue;
             if (round >= 2) panel_load(&b[round % 2], &panel, 0);
             panel_sum(acc, &b[round % 2], &panel, &x, 1);
-            panel_put(&parts[sub], acc, &panel, 1);
+            panel_put(&parts[turn * RANKS + sub], acc, &panel, 1);
         }
-        if (WITH_ASIDE && round == 0 && sub == RANKS && a->aside) take_aside(a, &parts[RANKS]);
+        if (WITH_ASIDE && first == 0 && sub == RANKS && a->aside) take_aside(a, &parts[TURNS_DOWN * RANKS]);
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < RANKS * PR && a->routed; i += DOWN_THREADS) {
-            const int of = round * RANKS + i / PR, r = (int)blockIdx.x * PR + i % PR;
+        stamp_mark(1);
+        for (int i = (int)threadIdx.x; i < TURNS_DOWN * RANKS * PR && a->routed; i += DOWN_THREADS) {
+            const int of = first * RANKS + i / PR, r = (int)blockIdx.x * PR + i % PR;
             if (of >= N_EXPERT_USED) continue;
             if (!CACHED || s[of].rank >= 0)
                 y[of][i % PR] = with_bias(&a->down, s[of].expert, s[of].shift, r,
@@ -257,10 +265,11 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
             else if (r < N_EMBD) /* the CPU's answer */
                 y[of][i % PR] = ig_load_float(a->y + (size_t)of * N_EMBD + (size_t)r);
         }
-        if (WITH_ASIDE && round == 0 && a->aside && (int)threadIdx.x < PR)
+        if (WITH_ASIDE && first == 0 && a->aside && (int)threadIdx.x < PR)
             y[N_EXPERT_USED][threadIdx.x] =
-                panel_get(parts[RANKS], FMT_OF(FMT_DOWN, a->dense_down.fmt), (int)threadIdx.x);
+                panel_get(parts[TURNS_DOWN * RANKS], FMT_OF(FMT_DOWN, a->dense_down.fmt), (int)threadIdx.x);
         __syncthreads();
+        stamp_mark(2);
     }
 }
 
@@ -417,7 +426,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
     const struct ig_dmat *gate = a.in ? &a.dense_gate : &a.gate;
     const struct hidden k = { gate, a.in ? &a.dense_up : &a.up,
                               a.in ? 0 : (size_t)it.expert * a.expert_stride, a.in ? a.aside : N_FF,
-                              (int)blockIdx.x, 0 };
+                              (int)blockIdx.x, 0, NULL, 0 };
     DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, &k, slot, token_row, it.rows, a.xq, a.xn)
 }
 

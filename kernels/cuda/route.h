@@ -192,7 +192,9 @@ IG_FN void route(const struct ig_args *a, struct routing *r, int row, int thread
     }
     if (!direct) load_scores(a, r, rl, threads);
     if (t < 32) {
-        for (int i = t; i < N_EXPERT_USED; i += 32) { /* what has no rank */
+        UNROLL for (int i = t; i - t < N_EXPERT_USED; i += 32) /* what has no rank */
+        {
+            if (i >= N_EXPERT_USED) break;
             r->id[i] = 0;
             r->weight[i] = ig_bits(0x7fc00000u);
         }

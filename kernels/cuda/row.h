@@ -20,11 +20,13 @@ enum { ROW_QUADS = QUADS(N_EMBD, PANEL_THREADS) }; /* enough for any block of 12
  * kernel waits, and not one after the other behind it. */
 IG_FN void read_args(const struct ig_args *a)
 {
-#ifdef V_TOUCH
+#ifndef V_NOTOUCH
     enum { LINE = 64, WORD = sizeof(unsigned) };
     const unsigned *const word = (const unsigned *)(const void *)a;
     if (ROWS > 1) return;
-    UNROLL for (unsigned i = 0; i < DIV_UP(sizeof *a, LINE); i++) ig_keep(word[i * (LINE / WORD)]);
+    unsigned all = 0;
+    UNROLL for (unsigned i = 0; i < DIV_UP(sizeof *a, LINE); i++) all ^= word[i * (LINE / WORD)];
+    ig_keep(all);
 #endif
 }
 
@@ -201,24 +203,30 @@ IG_FN float warp_sum(int kind, const float *x, const float *w, float mean, int n
 {
     enum { BUNCH = 32, STEP = 16 * BUNCH };
     const int lane = (int)threadIdx.x & 15, bunches = n / STEP;
-    float sum = 0.0f, v[2][BUNCH], u[2][BUNCH]; /* one bunch on its way while the other is summed */
-    UNROLL for (int b = 0; b <= bunches; b++)
+    float sum = 0.0f, v[BUNCH], u[BUNCH], next_v[BUNCH], next_u[BUNCH]; /* one on its way while the other is summed */
+    UNROLL for (int i = 0; i < BUNCH && bunches > 0; i++)
     {
-        UNROLL for (int i = 0; i < BUNCH && b < bunches; i++)
+        next_v[i] = x[i * 16 + lane];
+        next_u[i] = kind == SUM_DOT ? w[i * 16 + lane] : 0.0f;
+    }
+    UNROLL_BY(1) for (int b = 1; b <= bunches; b++) /* not unrolled: code comes from memory, too */
+    {
+        const int at = (b < bunches ? b : 0) * STEP + lane;
+        UNROLL for (int i = 0; i < BUNCH; i++) v[i] = next_v[i], u[i] = next_u[i];
+        UNROLL for (int i = 0; i < BUNCH; i++)
         {
-            v[b % 2][i] = x[b * STEP + i * 16 + lane];
-            u[b % 2][i] = kind == SUM_DOT ? w[b * STEP + i * 16 + lane] : 0.0f;
+            next_v[i] = x[at + i * 16];
+            next_u[i] = kind == SUM_DOT ? w[at + i * 16] : 0.0f;
         }
-        UNROLL for (int i = 0; i < BUNCH && b > 0; i++)
-            sum = next_sum(kind, sum, v[(b + 1) % 2][i], u[(b + 1) % 2][i], mean);
+        UNROLL for (int i = 0; i < BUNCH; i++) sum = next_sum(kind, sum, v[i], u[i], mean);
     }
     const int rest = n % STEP / 16, done = bunches * STEP + rest * 16;
     UNROLL for (int i = 0; i < rest; i++)
     {
-        v[0][i] = x[bunches * STEP + i * 16 + lane];
-        u[0][i] = kind == SUM_DOT ? w[bunches * STEP + i * 16 + lane] : 0.0f;
+        v[i] = x[bunches * STEP + i * 16 + lane];
+        u[i] = kind == SUM_DOT ? w[bunches * STEP + i * 16 + lane] : 0.0f;
     }
-    UNROLL for (int i = 0; i < rest; i++) sum = next_sum(kind, sum, v[0][i], u[0][i], mean);
+    UNROLL for (int i = 0; i < rest; i++) sum = next_sum(kind, sum, v[i], u[i], mean);
     if (done + lane < n) sum = next_sum(kind, sum, x[done + lane], kind == SUM_DOT ? w[done + lane] : 0.0f, mean);
     return tree_of_lanes(sum);
 }
@@ -259,8 +267,10 @@ IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, const float *bias, float *xs, in
 {
     store_quads(xs, v, threads);
     __syncthreads();
+    stamp_mark(0);
     float mean;
     const float scale = norm_scale(xs, &mean);
+    stamp_mark(1);
     UNROLL for (int u = 0; u < QUADS(N_EMBD, threads); u++)
     {
         const int i = quad_at(u, threads) < N_EMBD ? quad_at(u, threads) : 0;

@@ -10,14 +10,20 @@
 #include "list.h"
 
 #define X(name, threads, shared) ST_ig_##name,
-enum { IG_STEP_KERNELS(X) N_ST, ST_BLOCKS = 384 };
+enum { IG_STEP_KERNELS(X) N_ST, ST_BLOCKS = 1024 };
 #undef X
-__device__ uint4 ig_stamps[N_LAYER + 1][N_ST][ST_BLOCKS];
+__device__ uint4 ig_stamps[N_LAYER + 1][N_ST][ST_BLOCKS], ig_marks[N_LAYER + 1][N_ST][ST_BLOCKS];
 __shared__ unsigned ig_waited;
+__shared__ uint4 ig_marked;
+#define stamp_mark(where) { if (threadIdx.x == 0) (&ig_marked.x)[where] = ig_clock() - ig_waited; }
 
 IG_FN void stamp_wait(void)
 {
-    if (threadIdx.x == 0) ig_waited = ig_clock();
+    if (threadIdx.x == 0) {
+        const uint4 none = { 0, 0, 0, 0 };
+        ig_waited = ig_clock();
+        ig_marked = none;
+    }
 }
 IG_FN void stamp_end(int layer, int kernel, unsigned began)
 {
@@ -26,6 +32,7 @@ IG_FN void stamp_end(int layer, int kernel, unsigned began)
     if (threadIdx.x != 0 || block >= ST_BLOCKS) return;
     const uint4 v = { began, ig_waited, ig_clock(), 1 };
     ig_stamps[layer][kernel][block] = v;
+    ig_marks[layer][kernel][block] = ig_marked;
 }
 /* One thread. */
 IG_FN void stamp_print(int pos)
@@ -35,9 +42,9 @@ IG_FN void stamp_print(int pos)
         IG_STEP_KERNELS(X)
 #undef X
     };
-    float sum[N_ST][6];
+    float sum[N_ST][6], mark[N_ST][5];
     for (int k = 0; k < N_ST; k++)
-        for (int i = 0; i < 6; i++) sum[k][i] = 0.0f;
+        for (int i = 0; i < 6; i++) sum[k][i] = 0.0f, mark[k][i < 5 ? i : 0] = 0.0f;
     unsigned last = 0;
     for (int layer = 0; layer < N_LAYER; layer++)
         for (int k = 0; k < N_ST; k++) {
@@ -46,6 +53,10 @@ IG_FN void stamp_print(int pos)
                 const uint4 v = ig_stamps[layer][k][b];
                 if (!v.w) continue;
                 n++;
+                if (layer > 0) {
+                    const uint4 m = ig_marks[layer][k][b];
+                    mark[k][0] += m.x, mark[k][1] += m.y, mark[k][2] += m.z, mark[k][3] += m.w, mark[k][4] += 1.0f;
+                }
                 start0 = min(start0, v.x), start1 = max(start1, v.x);
                 wait0 = min(wait0, v.y), wait1 = max(wait1, v.y);
                 end0 = min(end0, v.z), end1 = max(end1, v.z);
@@ -62,6 +73,9 @@ IG_FN void stamp_print(int pos)
             last = end1;
         }
     printf("stamps at %d: kernel, ns: step from the last end; last end to first wait over; spread of waits; first wait to end; first start to wait; wait to last start\n", pos);
+    for (int k = 0; k < N_ST; k++)
+        printf("mark %d %s %.0f %.0f %.0f %.0f\n", pos, name[k], mark[k][0] / mark[k][4], mark[k][1] / mark[k][4],
+               mark[k][2] / mark[k][4], mark[k][3] / mark[k][4]);
     for (int k = 0; k < N_ST; k++)
         if (sum[k][0] != 0.0f)
             printf("stamp %d %s %.0f %.0f %.0f %.0f %.0f %.0f\n", pos, name[k], sum[k][0] / (N_LAYER - 1), sum[k][1] / (N_LAYER - 1),
@@ -80,5 +94,6 @@ IG_FN void stamp_print(int pos)
     IG_FN void name##_stamped(const struct ig_args &a)
 #else
 #define stamp_wait()
+#define stamp_mark(where)
 #endif
 #endif
