@@ -33,8 +33,11 @@ struct panel {
 IG_FN int panel_steps(int fmt, int cols) { return IS_BLOCK(fmt) ? DIV_UP(cols / QB, 8) : DIV_UP(cols, 32); }
 IG_FN int panel_unroll(int fmt, int cols, int words)
 {
-    const int each = IS_BLOCK(fmt) ? block_words(fmt) : fmt == IG_F32 ? 4 : 2;
-    return LEAST(panel_steps(fmt, cols), LEAST(words / each, (int)MOST_STEPS));
+    const int each = IS_BLOCK(fmt) ? block_words(fmt) : fmt == IG_F32 ? 4 : 2, steps = panel_steps(fmt, cols);
+    const int most = LEAST(steps, LEAST(words / each, (int)MOST_STEPS));
+    UNROLL for (int less = 0; less < MOST_STEPS / 2; less++) /* whole bunches, if they can be more than half as long */
+        if (2 * less < most && steps % (most - less) == 0) return most - less;
+    return most;
 }
 
 /* Row of the panel whose sum a lane holds in acc[.][0]. */
@@ -51,8 +54,11 @@ IG_FN int panel_part(const struct panel *m)
     return IS_BLOCK(m->fmt) ? t >> 4 : t >> 3;
 }
 
-/* 1, a constant: steps end where the columns end, so that nobody has to look. */
-IG_FN int in_steps(const struct panel *m) { return m->cols % (IS_BLOCK(m->fmt) ? 8 * QB : 32) == 0; }
+/* 1, a constant: bunches of steps end where the columns end, so that nobody has to look. */
+IG_FN int in_steps(const struct panel *m)
+{
+    return m->cols % (IS_BLOCK(m->fmt) ? 8 * QB : 32) == 0 && panel_steps(m->fmt, m->cols) % m->unroll == 0;
+}
 
 /* A step's loads are a fixed way from the first step's: one address for all, where nobody has to look. */
 IG_FN void load_block(struct bunch *b, int i, const struct panel *m, int step)

@@ -18,7 +18,7 @@ enum {
     DOWN_ROUNDS = DIV_UP(RANKED, RANKS),
     TURNS_DOWN = LEAST(2, DOWN_ROUNDS), /* rounds between barriers */
     FLIGHT_GATE_UP = ROWS == 1 ? 40 : 20, /* words of weights in flight, as in linear.cu */
-    FLIGHT_DOWN = ROWS == 1 ? 27 : 20
+    FLIGHT_DOWN = ROWS > 1 ? 20 : RANKS <= 2 ? 54 : 27 /* what its threads leave each of the registers */
 };
 
 /* Where a slot's hidden values are, in blocks of 32. */

@@ -74,18 +74,11 @@ IG_FN void store_quads(float *dst, const ig_f4 *v, int threads)
 IG_FN unsigned size_bits(float x) { return ig_f32_bits(x) & 0x7fffffffu; }
 IG_FN unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
 
-/* most / 127 rounded to nearest, where that is normal (all of them tried: tests/c/inverse_test.c). */
-IG_FN float over_127(float most)
-{
-    const float inv = 1.0f / 127.0f, y = most * inv;
-    return fmaf(fmaf(-127.0f, y, most), inv, y);
-}
-
 /* d of a block whose largest size is `most`, by struct ig_xq's rule, and 1 / d; 0: all q are 0.  Without
  * branches, so that the latencies of several overlap. */
 IG_FN float scale_of(unsigned most, float *d)
 {
-    const float y = over_127(ig_bits_f32(most));
+    const float y = ig_over_127(ig_bits_f32(most));
     const int some = y >= 1.17549435e-38f && most < 0x7f800000u; /* FLT_MIN: 1 / d would overflow */
     *d = most >= 0x7f800000u ? ig_bits_f32(0x7fc00000u) : some ? y : 0.0f;
     const float inv = ig_inverse(some ? y : 1.0f);
