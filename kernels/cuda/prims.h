@@ -269,7 +269,7 @@ IG_FN void ig_after_previous(void)
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
-    stamp_wait();
+    stamp_waited();
 }
 
 #endif

@@ -38,10 +38,7 @@ IG_KERNEL(ig_embed, ROW_THREADS, 2)
 {
     ig_after_previous();
     const int t = (int)blockIdx.x, i = (int)threadIdx.x, force = *a.host_force;
-#if defined STAMPS && ROWS == 1
-    const int sp = a.host.pos[0];
-    if (sp >= 128 && (sp & (sp - 1)) == 0 && i == 0) stamp_print(sp);
-#endif
+    stamp_at(a.host.pos[0]);
     const int id = a.host.token[t], fmt = FMT_OF(FMT_EMBD, a.embd.fmt);
     const unsigned char *p = a.embd.p + (size_t)(id / PR) * a.embd.stride;
 #if N_EXPERT > 0
