@@ -113,7 +113,6 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     const int block = (int)threadIdx.x / 32, lane = (int)threadIdx.x & 31;
     kv_pair k[K_DEPTH][K_BUNCH];
 
-    read_args(&a);
 #if KV_STORED
     ig_after_previous();
 #endif

@@ -98,7 +98,6 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
  * (where their formats are one), since a step's code is as large as the instruction cache. */
 IG_KERNEL(ig_qkv, PANEL_THREADS, 4)
 {
-    read_args(&a);
     const int p = (int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? IN_Q_STRIDE / PR : 0), of_k = p - IN_Q_STRIDE / PR;
     const int is_q = of_k < 0, is_v = of_k >= IN_K_STRIDE / PR;
     const struct ig_dmat m = { is_q ? a.mq.p : is_v ? a.mv.p : a.mk.p, is_q ? a.mq.bias : is_v ? a.mv.bias : a.mk.bias,
@@ -144,7 +143,6 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
 /* x += o times attention's output. */
 IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
 {
-    read_args(&a);
     DISPATCH(&a, FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
 }
 
@@ -198,7 +196,6 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
 /* With ROWS 1 block 0 leaves the normed row where the experts read it. */
 IG_KERNEL(ig_router, PANEL_THREADS, ROWS == 1 ? 2 : LINEAR_BLOCKS)
 {
-    read_args(&a);
     DISPATCH(&a, FMT_ROUTER, a.router.fmt, router_body, (int)blockIdx.x - (ROWS == 1))
 }
 

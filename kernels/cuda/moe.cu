@@ -35,8 +35,6 @@ struct hidden {
     int ff;        /* its width */
     int block;
     int64_t shift; /* as in struct spot */
-    const unsigned char *then; /* what is read next, and how much of it this block asks into L2; NULL: nothing */
-    unsigned then_bytes;
 };
 
 IG_FN float activated(float g, float u)
@@ -80,7 +78,6 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
     if (k->shift) __syncthreads();
     stamp_mark(0);
     if (works) panel_load(&b, &panel, 0);
-    if (ROWS == 1 && k->then) ig_prefetch_many(k->then, k->then_bytes);
     UNROLL for (int t = 0; t < ROWS; t++)
     {
         const size_t r = (size_t)(t < rows ? token_row[t] : 0);
@@ -121,19 +118,6 @@ IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
                f_panel(FMT_OF(FMT_DOWN, a->down.fmt), N_FF));
 }
 
-/* This block's share of the expert's down matrix: memory has it ready when ig_down, which finds no place
- * on many multiprocessors before this kernel ends, asks for it. */
-IG_FN void then_down(const struct ig_args *a, struct hidden *k)
-{
-#if V_PF != 9
-    const unsigned all = DIV_UP(N_EMBD, PR) * a->down.stride, each = UP_TO(DIV_UP(all, FF_BLOCKS), 128);
-    const unsigned from = (unsigned)k->block * each;
-    if (from >= all) return;
-    k->then = a->down.p + k->expert + from;
-    k->then_bytes = LEAST(all - from, each);
-#endif
-}
-
 /* A block an item: 32 hidden values of each chosen expert, rank by rank, then of the dense block.  With
  * a cache one more that speaks with the CPU stands before them, and those that fill slots behind. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
@@ -141,7 +125,6 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     IG_SHARED struct chosen c;
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
     IG_SHARED int slot, token_row;
-    read_args(&a);
     const int asks = CACHED && a.routed && a.xc.posted != NULL, routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
     const int block = (int)blockIdx.x - asks, rank = block / FF_BLOCKS, fill = block - routed - DIV_UP(a.aside, QB);
     const int aside = WITH_ASIDE && block >= routed && fill < 0;
@@ -156,7 +139,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     if (CACHED && blockIdx.x == 0 && threadIdx.x == 0) a.xc.count[IG_T_BEGAN] = ig_clock();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     if (aside) {
-        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0, NULL, 0 };
+        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0 };
         __syncthreads();
         DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
         return;
@@ -174,8 +157,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 #endif
     const struct spot s = spot_of(&a, &c, rank);
     if (s.rank < 0) return;
-    struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift, NULL, 0 };
-    if (s.shift == 0) then_down(&a, &k);
+    const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift };
     DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
     if (CACHED && s.wait) ig_await_clock(began, s.wait);
 }
@@ -281,7 +263,6 @@ IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
     IG_SHARED struct spot spots[N_EXPERT_USED];
     IG_SHARED float y[N_EXPERT_USED + 1][PR];
     const int t = (int)threadIdx.x, r = (int)blockIdx.x * PR + t, mine = t < PR && r < N_EMBD;
-    read_args(&a);
     if (a.routed) {
         if (CACHED) load_set(&a, &c, DOWN_THREADS);
         choose_places(&a, &c, DOWN_THREADS, N_EXPERT_USED, 1, ig_load_fresh(a.force));
@@ -426,7 +407,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
     const struct ig_dmat *gate = a.in ? &a.dense_gate : &a.gate;
     const struct hidden k = { gate, a.in ? &a.dense_up : &a.up,
                               a.in ? 0 : (size_t)it.expert * a.expert_stride, a.in ? a.aside : N_FF,
-                              (int)blockIdx.x, 0, NULL, 0 };
+                              (int)blockIdx.x, 0 };
     DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, &k, slot, token_row, it.rows, a.xq, a.xn)
 }
 

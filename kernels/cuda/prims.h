@@ -62,21 +62,6 @@ IG_FN unsigned ig_load1(const void *p) { return __ldg((const unsigned char *)p);
 
 /* The line of `p` comes into L2. */
 IG_FN void ig_prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-/* `bytes` from p on, a multiple of 16, come into L2; all threads of a block call this. */
-IG_FN void ig_prefetch_many(const unsigned char *p, unsigned bytes)
-{
-#if __CUDA_ARCH__ >= 900 && V_PF < 2
-    if (threadIdx.x == 0) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
-#else
-    for (unsigned at = threadIdx.x * 128; at < bytes; at += blockDim.x * 128) ig_prefetch(p + at);
-#endif
-}
-/* A word that is read and not used: what it lies in comes nearer. */
-IG_FN void ig_keep(unsigned v)
-{
-    __shared__ volatile unsigned kept;
-    kept = v;
-}
 /* The same, of weights that several warps of a block read: through L1. */
 IG_FN void ig_read8(unsigned *x, unsigned *y, const void *p)
 {

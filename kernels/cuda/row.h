@@ -16,20 +16,6 @@ _Static_assert(N_EMBD % 4 == 0, "rows are quads");
 #define QUADS(n, threads) DIV_UP(n, 4 * (threads))
 enum { ROW_QUADS = QUADS(N_EMBD, PANEL_THREADS) }; /* enough for any block of 128 threads or more */
 
-/* A kernel's arguments come from memory line by line, each when it is first touched: all of them now, before the
- * kernel waits, and not one after the other behind it. */
-IG_FN void read_args(const struct ig_args *a)
-{
-#ifndef V_NOTOUCH
-    enum { LINE = 64, WORD = sizeof(unsigned) };
-    const unsigned *const word = (const unsigned *)(const void *)a;
-    if (ROWS > 1) return;
-    unsigned all = 0;
-    UNROLL for (unsigned i = 0; i < DIV_UP(sizeof *a, LINE); i++) all ^= word[i * (LINE / WORD)];
-    ig_keep(all);
-#endif
-}
-
 /* 32 lanes: the tree of ig_tree16 over the 16 values of each half warp, in every lane. */
 IG_FN float tree_of_lanes(float v)
 {

@@ -83,8 +83,6 @@ IG_FN ig_u4 ig_load16(const void *p)
     return v;
 }
 IG_FN void ig_prefetch(const void *p) { (void)p; }
-IG_FN void ig_prefetch_many(const unsigned char *p, unsigned bytes) { (void)p, (void)bytes; }
-IG_FN void ig_keep(unsigned v) { (void)v; }
 IG_FN void ig_read8(unsigned *x, unsigned *y, const void *p) { ig_load8(x, y, p); }
 IG_FN unsigned ig_read4(const void *p) { return ig_load4(p); }
 IG_FN unsigned ig_read2(const void *p) { return ig_load2(p); }
