@@ -34,6 +34,11 @@ enum {
     (((head_dim) * (128 + (pad)) + ((head_dim) > 68 ? (head_dim) * 64 : 64 * 68)) * 4)
 /* Blocks of ig_gate_up that fill an expert's down matrix, four panels each. */
 #define IG_FILL_BLOCKS(n_embd) (((n_embd) + 63) / 64)
+/* Panels of a block of ig_qkv in a decode step: more threads have less of a row each to make int8 blocks of (beside
+ * an encoder a launch may be of q's panels alone). */
+#define IG_QKV_EACH(n_layer_enc) ((n_layer_enc) > 0 ? 1 : 2)
+/* Blocks of ig_router that leave the normed row in a decode step, a value a thread. */
+#define IG_ROUTER_LEAVES(n_embd) (((n_embd) + IG_PANEL_THREADS - 1) / IG_PANEL_THREADS)
 #define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)
 
 /* A packed matrix in device memory; inside an expert, `p` is that of expert 0. */

@@ -193,28 +193,39 @@ IG_FN void take_aside(const struct ig_args *a, panel_parts *parts)
     DISPATCH(a, FMT_DOWN, a->dense_down.fmt, aside_body, parts)
 }
 
+/* Where a rank's expert is: with a cache a block has found that out once. */
+IG_FN struct spot down_spot(const struct ig_args *a, const struct spot *spots, const struct chosen *c, int rank)
+{
+    return CACHED ? spots[rank] : spot_of(a, c, rank);
+}
+
 /* Ask for the first weights of round `round`, where `late` says whether they are to be there only
  * when ig_gate_up has ended. */
-IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *s, struct bunch *b, int round, int late)
+IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *spots, const struct chosen *c, struct bunch *b,
+                    int round, int late)
 {
     const int sub = (int)threadIdx.x / PANEL_THREADS, rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
-    const struct panel panel = down_panel(a, fmt, s[rank].expert);
-    if (sub < RANKS && a->routed && s[rank].rank >= 0 && (s[rank].shift != 0) == late) panel_load(b, &panel, 0);
+    const struct spot s = down_spot(a, spots, c, rank);
+    const struct panel panel = down_panel(a, fmt, s.expert);
+    if (sub < RANKS && a->routed && s.rank >= 0 && (s.shift != 0) == late) panel_load(b, &panel, 0);
 }
 
 /* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
  * the first two's weights are asked for before their activations are there.  128 more have the
  * dense block, beside the first round: y[N_EXPERT_USED]. */
-IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, float (*y)[PR])
+IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *spots, struct chosen *c, int force, float (*y)[PR])
 {
     IG_SHARED panel_parts parts[TURNS_DOWN * RANKS + WITH_ASIDE];
     IG_SHARED struct ig_xq qs[STAGED ? HQ_BLOCKS : 1];
     const int sub = (int)threadIdx.x / PANEL_THREADS, mine = sub < RANKS && a->routed;
     struct bunch b[2];
-    UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS); round++) down_ask(a, fmt, s, &b[round], round, 0);
+    UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS); round++)
+        down_ask(a, fmt, spots, c, &b[round], round, 0);
+    /* What the experts count, while their weights are on their way. */
+    if (a->routed && !force && (int)threadIdx.x >= DOWN_THREADS - 32) weigh(&c->r);
     ig_after_previous();
     UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS) && CACHED; round++)
-        down_ask(a, fmt, s, &b[round], round, 1);
+        down_ask(a, fmt, spots, c, &b[round], round, 1);
     if (STAGED && IS_BLOCK(fmt)) {
         stage_blocks(qs, a->hq, HQ_BLOCKS, DOWN_THREADS);
         __syncthreads();
@@ -225,12 +236,13 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
         UNROLL for (int turn = 0; turn < TURNS_DOWN; turn++)
         {
             const int round = first + turn, rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
-            const struct panel panel = down_panel(a, fmt, s[rank].expert);
+            const struct spot s = down_spot(a, spots, c, rank);
+            const struct panel panel = down_panel(a, fmt, s.expert);
             const struct ig_xq *q = STAGED ? qs : a->hq;
             const void *x = IS_BLOCK(fmt) ? (const void *)(q + rank * FF_BLOCKS)
                                           : (const void *)(a->h + rank * FF_BLOCKS * QB);
             float acc[ROWS][2];
-            if (round >= DOWN_ROUNDS || !mine || (CACHED && s[rank].rank < 0)) continue;
+            if (round >= DOWN_ROUNDS || !mine || (CACHED && s.rank < 0)) continue;
             if (round >= 2) panel_load(&b[round % 2], &panel, 0);
             panel_sum(acc, &b[round % 2], &panel, &x, 1);
             panel_put(&parts[turn * RANKS + sub], acc, &panel, 1);
@@ -241,8 +253,9 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
         for (int i = (int)threadIdx.x; i < TURNS_DOWN * RANKS * PR && a->routed; i += DOWN_THREADS) {
             const int of = first * RANKS + i / PR, r = (int)blockIdx.x * PR + i % PR;
             if (of >= N_EXPERT_USED) continue;
-            if (!CACHED || s[of].rank >= 0)
-                y[of][i % PR] = with_bias(&a->down, s[of].expert, s[of].shift, r,
+            const struct spot s = down_spot(a, spots, c, of);
+            if (!CACHED || s.rank >= 0)
+                y[of][i % PR] = with_bias(&a->down, s.expert, s.shift, r,
                                           panel_get(parts[i / PR], fmt, i % PR));
             else if (r < N_EMBD) /* the CPU's answer */
                 y[of][i % PR] = ig_load_float(a->y + (size_t)of * N_EMBD + (size_t)r);
@@ -260,13 +273,14 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
 IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
 {
     IG_SHARED struct chosen c;
-    IG_SHARED struct spot spots[N_EXPERT_USED];
+    IG_SHARED struct spot spots[CACHED ? N_EXPERT_USED : 1];
     IG_SHARED float y[N_EXPERT_USED + 1][PR];
     const int t = (int)threadIdx.x, r = (int)blockIdx.x * PR + t, mine = t < PR && r < N_EMBD;
+    const int force = a.routed ? ig_load_fresh(a.force) : 0;
     if (a.routed) {
         if (CACHED) load_set(&a, &c, DOWN_THREADS);
-        choose_places(&a, &c, DOWN_THREADS, N_EXPERT_USED, 1, ig_load_fresh(a.force));
-        if (t < N_EXPERT_USED) spots[t] = spot_of(&a, &c, t);
+        choose_places(&a, &c, DOWN_THREADS, N_EXPERT_USED, 1, force);
+        if (CACHED && t < N_EXPERT_USED) spots[t] = spot_of(&a, &c, t);
     }
 #if N_WAY > 0
     if ((int)blockIdx.x >= DIV_UP(N_EMBD, PR)) {
@@ -276,10 +290,10 @@ IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
         return;
     }
 #endif
-    __syncthreads();
+    if (CACHED) __syncthreads();
     const float x = mine ? ig_load_float(a.x + r) : 0.0f; /* of ig_attn_out, further back */
     /* A layer without experts has no format of theirs: the dense block's does for the frame. */
-    DISPATCH(&a, FMT_DOWN, a.routed ? a.down.fmt : a.dense_down.fmt, down_body, spots, y)
+    DISPATCH(&a, FMT_DOWN, a.routed ? a.down.fmt : a.dense_down.fmt, down_body, spots, &c, force, y)
     if (mine) {
         float sum = 0.0f;
         for (int i = 0; i < N_EXPERT_USED && a.routed; i++) sum = fmaf(c.r.weight[i], y[i][t], sum);
@@ -311,7 +325,10 @@ IG_KERNEL(ig_topk, TOPK_THREADS, 4)
     IG_SHARED struct routing r;
     const int t = (int)threadIdx.x, row = (int)blockIdx.x;
     ig_after_previous();
-    route(&a, &r, row, TOPK_THREADS, N_EXPERT_USED, 1, ig_load_fresh(a.force));
+    const int force = ig_load_fresh(a.force);
+    route(&a, &r, row, TOPK_THREADS, N_EXPERT_USED, 1, force);
+    if (!force && t < 32) weigh(&r);
+    __syncthreads();
     if (t < N_EXPERT_USED) {
         a.expert[row * N_EXPERT_USED + t] = r.id[t];
         a.weight[row * N_EXPERT_USED + t] = r.weight[t];

@@ -13,7 +13,11 @@
 #include <omp.h>
 #include <string.h>
 
-enum { DOWN_THREADS = IG_PANEL_THREADS * (IG_DOWN_RANKS(IG_N_EXPERT_USED) + (IG_N_FF_ASIDE > 0)) };
+enum {
+    QKV_EACH = IG_QKV_EACH(IG_N_LAYER_ENC),
+    QKV_THREADS = QKV_EACH * IG_PANEL_THREADS,
+    DOWN_THREADS = IG_PANEL_THREADS * (IG_DOWN_RANKS(IG_N_EXPERT_USED) + (IG_N_FF_ASIDE > 0))
+};
 
 #define X(name, threads, shared) STEP_##name,
 enum { IG_STEP_KERNELS(X) N_STEP };
@@ -36,7 +40,7 @@ static void layer_step(struct ig_engine *e, int layer)
 {
     ig_step_layer(e, layer);
     const int routers = ig_step.args.routed ? ig_router_blocks(&ig_layers[layer].router) : 0;
-    run_step(e, STEP_qkv, QKV_PANELS, 1);
+    run_step(e, STEP_qkv, (QKV_PANELS + QKV_EACH - 1) / QKV_EACH, 1);
 #if IG_KV_LORA
     run_step(e, STEP_latent, 1, 1);
 #if IG_Q_LORA
@@ -57,7 +61,7 @@ static void layer_step(struct ig_engine *e, int layer)
     run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
 #endif
-    run_step(e, STEP_router, 1 + routers, 1);
+    run_step(e, STEP_router, IG_ROUTER_LEAVES(IG_N_EMBD) + routers, 1);
     const int cached = IG_XC && ig_step.args.routed,
               fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
     const int asks = cached && ig_step.args.xc.posted != NULL;
