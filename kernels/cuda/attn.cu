@@ -68,10 +68,10 @@ IG_FN void norm_scales(const struct ig_args *a, const struct work *w, float *sca
 }
 
 IG_FN void take_row(const struct ig_args *a, const struct work *w, const struct pair *pairs,
-                    float (*qs)[ATTN_HEADS], kv_pair *kn, kv_elem *vs, int fresh)
+                    float (*qs)[ATTN_HEADS], kv_pair *kn, kv_elem *vs, int fresh, int dry)
 {
     IG_SHARED float scale[ATTN_HEADS + 1];
-    const int keeps = w->head % GROUP == 0, items = fresh ? ROW_ITEMS : Q_ITEMS;
+    const int keeps = w->head % GROUP == 0 && !dry, items = fresh ? ROW_ITEMS : Q_ITEMS;
     const int normed = (QK_NORM_HEAD || QK_NORM_FULL) && a->q_norm;
     if (normed && !ALIKE) norm_scales(a, w, scale);
     UNROLL for (int u = 0; u < ROW_ROUNDS; u++)
@@ -81,8 +81,8 @@ IG_FN void take_row(const struct ig_args *a, const struct work *w, const struct 
         if (i < Q_ITEMS + HEAD_DIM) {
             int d;
             struct turn t = item_turn(a, w, i, &d);
-            const float xi = t.x[pairs[u].i], xj = t.x[pairs[u].j];
-            if (normed) t.scale = ALIKE ? rms_scale(t.x, HEAD_DIM) : scale[i / HEAD_DIM];
+            const float xi = ig_load_float(t.x + pairs[u].i), xj = ig_load_float(t.x + pairs[u].j);
+            if (normed) t.scale = ALIKE ? head_scale(t.x) : scale[i / HEAD_DIM];
             const float x = turn_pair(&t, &pairs[u], d, xi, xj);
             if (i < Q_ITEMS) {
                 qs[d][i / HEAD_DIM] = x;
@@ -118,32 +118,39 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
 #endif
     const struct work w = work_here(&a);
     const int first = w.span * SPAN, in = w.span >= w.first_span && w.span <= w.last_span;
-    /* This warp's positions of its KV block, and the span's blocks that have any. */
-    const int lo = w.from - first - block * KB, hi = w.to - first - block * KB;
-    const int active = in && hi > 0 && lo < KB;
-    const int lo_block = w.from > first ? (w.from - first) / KB : 0;
-    const int hi_block = LEAST(SPAN_BLOCKS, DIV_UP(w.to - first, KB));
     const unsigned char *const keys = kv_block(&a, w.seq, w.span * SPAN_BLOCKS + block, w.kv_head);
     const kv_elem *const base = (const kv_elem *)(const void *)keys + 2 * lane;
+    const int lo_block = w.from > first ? (w.from - first) / KB : 0;
+    const int lo = w.from - first - block * KB;
 
     /* What the cache holds since earlier steps is asked for before this step's q, k and v are
      * there: two kernels back everything is finished. */
     if (in) fetch_v(&a, &w, vs, KV_STORED ? w.to : w.pos);
-    UNROLL for (int i = 0; i < K_DEPTH; i++)
-        if (!KV_Q8 && active && i * K_BUNCH < HEAD_DIM) load_bunch(k[i], base, i * K_BUNCH);
     struct pair pairs[ROW_ROUNDS];
     early_pairs(&a, &w, pairs);
 #if !KV_STORED
     /* The rest of K comes nearer meanwhile: a line of a dimension's 64 positions for each lane. */
-    for (int d = K_DEPTH * K_BUNCH + lane; d < HEAD_DIM && active; d += 32) ig_prefetch(base - 2 * lane + d * KB);
-    ig_after_previous();
+    const int some = in && w.to - first - block * KB > 0 && lo < KB;
+    for (int d = K_DEPTH * K_BUNCH + lane; d < HEAD_DIM && some; d += 32) ig_prefetch(base - 2 * lane + d * KB);
+#endif
+    UNROLL_BY(1) for (int dry = (V_DRY & 2) && !KV_STORED && ALIKE ? ig_opaque(in) : 0; dry >= 0; dry--)
+    {
+    const int stop = dry ? LEAST(w.to, first + (lo_block + 1) * KB) : w.to;
+    /* This warp's positions of its KV block, and the span's blocks that have any. */
+    const int hi = stop - first - block * KB;
+    const int active = in && hi > 0 && lo < KB;
+    const int hi_block = LEAST(SPAN_BLOCKS, DIV_UP(stop - first, KB));
+    UNROLL for (int i = 0; i < K_DEPTH; i++)
+        if (!KV_Q8 && active && i * K_BUNCH < HEAD_DIM) load_bunch(k[i], base, i * K_BUNCH);
+#if !KV_STORED
+    if (!dry) ig_after_previous();
 #endif
     if (!in) return;
 
     const int fresh = !KV_STORED && w.span == w.last_span;
-    take_row(&a, &w, pairs, qs, kn, vs, fresh);
+    take_row(&a, &w, pairs, qs, kn, vs, fresh, dry);
     __syncthreads();
-    stamp_mark(0);
+    if (!dry) stamp_mark(0);
 #if KV_Q8
     IG_SHARED struct ig_xq qx[ATTN_HEADS][HEAD_BLOCKS];
     for (int i = block; i < ATTN_HEADS * HEAD_BLOCKS; i += SPAN_BLOCKS)
@@ -179,14 +186,14 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
         }
     }
     __syncthreads();
-    stamp_mark(1);
+    if (!dry) stamp_mark(1);
     if (active) exponentials(&f, ps, s, lo_block, block, lo, hi);
 #if KV_Q8
     if (active) v_most(f.v_most[block], keys + KV_PART + w.d0 / QB * V_BLOCK, lo, hi);
 #endif
     ig_fetched();
     __syncthreads();
-    stamp_mark(2);
+    if (!dry) stamp_mark(2);
 
     /* One warp sums V, another l. */
     const int alone = w.first_span == w.last_span, t = (int)threadIdx.x;
@@ -199,7 +206,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
             if (lane == 0) {
                 f.m[h] = m;
                 f.l[h] = l;
-                if (!alone) {
+                if (!alone && !dry) {
                     part_at(&a, &w, h, w.span)[0] = m;
                     part_at(&a, &w, h, w.span)[1] = l;
                 }
@@ -209,7 +216,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     float o = 0.0f;
     const int h = t / ATTN_SLICE, d = t % ATTN_SLICE, sums = h < ATTN_HEADS;
     if (sums) {
-        const int from = w.from - first, to = w.to - first;
+        const int from = w.from - first, to = stop - first;
 #if KV_Q8
         const unsigned char *const v = kv_block(&a, w.seq, w.span * SPAN_BLOCKS, w.kv_head) + KV_PART;
         o = sum_v(&f, ps[h], v, d, w.d0 + d, h, lo_block, hi_block, from, to);
@@ -218,9 +225,11 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
 #endif
     }
     __syncthreads();
-    stamp_mark(3);
-    if (sums && alone) put_output(&a, &w, h, d, finished(&a, w.head + h, f.m[h], f.l[h], o));
+    if (!dry) stamp_mark(3);
+    if (sums && alone) put_output(&a, &w, h, d, finished(&a, w.head + h, f.m[h], f.l[h], o), dry);
+    if (dry) continue;
     if (sums && !alone) part_at(&a, &w, h, w.span)[2 + d] = o;
     if (alone || !last_here(&a, &w)) return;
-    if (sums) put_output(&a, &w, h, d, merge_spans(&a, &w, h, d));
+    if (sums) put_output(&a, &w, h, d, merge_spans(&a, &w, h, d), 0);
+    }
 }

@@ -162,7 +162,7 @@ IG_FN float turn_scale(const float *row, const struct turn *t, int n)
 /* Dimension d of a row's new V, rounded as the cache holds it. */
 IG_FN kv_elem new_v(const struct ig_args *a, int row, int kv_head, int d)
 {
-    return kv_round(clipped(a->v[(size_t)row * KV_STRIDE + (size_t)(kv_head * HEAD_DIM + d)]));
+    return kv_round(clipped(ig_load_float(a->v + (size_t)row * KV_STRIDE + (size_t)(kv_head * HEAD_DIM + d))));
 }
 IG_FN void store_k(const struct ig_args *a, int seq, int pos, int kv_head, int d, kv_elem e)
 {
