@@ -104,7 +104,7 @@ _Static_assert(SPAN_BLOCKS <= 32 && ATTN_HEADS * ATTN_SLICE <= ATTN_THREADS - 32
                "a lane a block; a thread a dimension, and a warp to spare");
 
 /* Registers for two: the next kernel's first blocks are put beside this one's. */
-IG_KERNEL(ig_attn, ATTN_THREADS, 2)
+IG_KERNEL(ig_attn, ATTN_THREADS, V_K > 2 ? 1 : 2)
 {
     IG_SHARED_SPARE(kv_elem, vs); /* [SPAN][ATTN_SLICE] */
     IG_SHARED float qs[HEAD_DIM][ATTN_HEADS], ps[ATTN_HEADS][SPAN];

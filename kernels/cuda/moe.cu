@@ -58,7 +58,7 @@ IG_FN float with_bias(const struct ig_dmat *m, size_t expert, int64_t shift, int
 
 /* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats. */
 IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k, const int *slot,
-                        const int *token_row, int rows, const struct ig_xq *q, const float *f)
+                        const int *token_row, int rows, const struct ig_xq *q, const float *f, int dry)
 {
     IG_SHARED panel_parts parts[4][ROWS];
     const int sub = (int)threadIdx.x / PANEL_THREADS, panels = DIV_UP(k->ff, PR);
@@ -76,8 +76,8 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
         fill_panel(panel.p, k->shift, f_panel(fmt, N_EMBD));
     }
     if (k->shift) __syncthreads();
-    stamp_mark(0);
-    if (works) panel_load(&b, &panel, 0);
+    if (!dry) stamp_mark(0);
+    if (works && !dry) panel_load(&b, &panel, 0);
     UNROLL for (int t = 0; t < ROWS; t++)
     {
         const size_t r = (size_t)(t < rows ? token_row[t] : 0);
@@ -87,9 +87,9 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
         panel_sum(acc, &b, &panel, x, rows);
         panel_put(parts[sub], acc, &panel, rows);
     }
-    stamp_mark(1);
+    if (!dry) stamp_mark(1);
     __syncthreads();
-    stamp_mark(2);
+    if (!dry) stamp_mark(2);
     /* A warp has a row's 32 hidden values, as down reads them. */
     const int row = (int)threadIdx.x / 32, i = (int)threadIdx.x % 32, half = i / 16, r = i % 16;
     if (row >= rows) return;
@@ -100,8 +100,9 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
         h = activated(g, ACT_RELU ? 0.0f : with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
     }
     const size_t to = hidden_block(slot[row]);
-    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);
-    if (ANY_FLOAT(FMT_DOWN)) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
+    IG_SHARED struct ig_xq spare[ROWS];
+    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(dry ? &spare[row] : a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);
+    if (ANY_FLOAT(FMT_DOWN) && !dry) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
 }
 
 #if ROWS == 1 && N_EXPERT > 0
@@ -134,14 +135,16 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     }
     const int force = ig_load_fresh(a.force);
     if (CACHED && a.routed && !aside) load_set(&a, &c, GATE_UP_THREADS);
-    ig_after_previous();
+    UNROLL_BY(1) for (int dry = (V_DRY & 4) && !CACHED && !WITH_ASIDE ? ig_opaque(1) : 0; dry >= 0; dry--)
+    {
+    if (!dry) ig_after_previous();
     const unsigned began = CACHED ? ig_clock() : 0;
     if (CACHED && blockIdx.x == 0 && threadIdx.x == 0) a.xc.count[IG_T_BEGAN] = ig_clock();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     if (aside) {
         const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0 };
         __syncthreads();
-        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
+        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn, 0)
         return;
     }
     choose_places(&a, &c, GATE_UP_THREADS, CACHED ? N_EXPERT_USED : rank + 1, 0, force);
@@ -158,8 +161,9 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     const struct spot s = spot_of(&a, &c, rank);
     if (s.rank < 0) return;
     const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift };
-    DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
+    DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn, dry)
     if (CACHED && s.wait) ig_await_clock(began, s.wait);
+    }
 }
 
 enum {
@@ -425,7 +429,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
     const struct hidden k = { gate, a.in ? &a.dense_up : &a.up,
                               a.in ? 0 : (size_t)it.expert * a.expert_stride, a.in ? a.aside : N_FF,
                               (int)blockIdx.x, 0 };
-    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, &k, slot, token_row, it.rows, a.xq, a.xn)
+    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, &k, slot, token_row, it.rows, a.xq, a.xn, 0)
 }
 
 IG_FN void down_body(const struct ig_args *a, int fmt, const int *slot, const struct item *it)

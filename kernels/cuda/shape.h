@@ -22,6 +22,9 @@
 
 #include "args.h"
 
+#ifndef V_K
+#define V_K 2
+#endif
 #ifndef V_DRY
 #define V_DRY 0
 #endif
