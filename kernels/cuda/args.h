@@ -39,6 +39,8 @@ enum {
 #define IG_QKV_EACH(n_layer_enc) ((n_layer_enc) > 0 ? 1 : 2)
 /* Blocks of ig_router that leave the normed row in a decode step, a value a thread. */
 #define IG_ROUTER_LEAVES(n_embd) (((n_embd) + IG_PANEL_THREADS - 1) / IG_PANEL_THREADS)
+/* 1: ig_gate_up has more items of the chosen experts than blocks can be there at once on most devices. */
+#define IG_MANY_ITEMS(items) ((items) > 256)
 #define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)
 
 /* A packed matrix in device memory; inside an expert, `p` is that of expert 0. */

@@ -98,7 +98,7 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
 
 /* Panels of q, then k, then v; of latent attention those that read the normed row.  One text for all three
  * (where their formats are one), since a step's code comes from memory, too. */
-IG_KERNEL(ig_qkv, QKV_THREADS, ROWS == 1 && QKV_EACH > 1 ? 3 : 4)
+IG_KERNEL(ig_qkv, QKV_THREADS, ROWS > 1 || QKV_EACH == 1 ? 4 : N_EMBD <= 2048 ? 3 : 2)
 {
     enum { ALL = (IN_Q_STRIDE + IN_K_STRIDE * (KV_LORA ? 1 : 2)) / PR };
     const int at = ((int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? IN_Q_STRIDE / PR : 0)) * QKV_EACH +

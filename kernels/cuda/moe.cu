@@ -35,6 +35,8 @@ struct hidden {
     int ff;        /* its width */
     int block;
     int64_t shift; /* as in struct spot */
+    int slot;      /* with ROWS 1 */
+    int item, items, stride; /* a block of a decode step has each stride-th of the routed items; items 0: this one alone */
 };
 
 IG_FN float activated(float g, float u)
@@ -56,53 +58,81 @@ IG_FN float with_bias(const struct ig_dmat *m, size_t expert, int64_t shift, int
     return y + *b;
 }
 
-/* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats. */
-IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k, const int *slot,
-                        const int *token_row, int rows, const struct ig_xq *q, const float *f, int dry)
+IG_FN struct panel hidden_panel(int fmt, const struct hidden *k)
 {
-    IG_SHARED panel_parts parts[4][ROWS];
-    const int sub = (int)threadIdx.x / PANEL_THREADS, panels = DIV_UP(k->ff, PR);
-    const int p = 2 * k->block + (sub & 1), real = p < panels;
+    const int sub = (int)threadIdx.x / PANEL_THREADS, p = 2 * k->block + (sub & 1), real = p < DIV_UP(k->ff, PR);
     const struct ig_dmat *m = sub < 2 ? k->gate : k->up;
     const struct panel panel = { m->p + k->expert + (size_t)(real ? p : 0) * m->stride, fmt, N_EMBD, -1,
                                  panel_unroll(fmt, N_EMBD, FLIGHT_GATE_UP) };
-    struct bunch b;
-    const void *x[ROWS];
-    float acc[ROWS][2];
+    return panel;
+}
 
-    const int works = !ACT_RELU || sub < 2;
-
-    if (k->shift && works) {
-        fill_panel(panel.p, k->shift, f_panel(fmt, N_EMBD));
-    }
-    if (k->shift) __syncthreads();
-    if (!dry) stamp_mark(0);
-    if (works && !dry) panel_load(&b, &panel, 0);
-    UNROLL for (int t = 0; t < ROWS; t++)
-    {
-        const size_t r = (size_t)(t < rows ? token_row[t] : 0);
-        x[t] = IS_BLOCK(fmt) ? (const void *)(q + r * (N_EMBD / QB)) : (const void *)(f + r * N_EMBD);
-    }
-    if (works) {
-        panel_sum(acc, &b, &panel, x, rows);
-        panel_put(parts[sub], acc, &panel, rows);
-    }
-    if (!dry) stamp_mark(1);
-    __syncthreads();
-    if (!dry) stamp_mark(2);
-    /* A warp has a row's 32 hidden values, as down reads them. */
+/* From the parts of gate and up what down reads: a warp has a row's 32 hidden values. */
+IG_FN void leave_hidden(const struct ig_args *a, int fmt, const struct hidden *k, const int *slot, int rows,
+                        panel_parts (*parts)[ROWS], int dry)
+{
+    IG_SHARED struct ig_xq spare[ROWS];
     const int row = (int)threadIdx.x / 32, i = (int)threadIdx.x % 32, half = i / 16, r = i % 16;
     if (row >= rows) return;
     float h = 0.0f;
-    if (2 * k->block + half < panels) {
+    if (2 * k->block + half < DIV_UP(k->ff, PR)) {
         const int at = k->block * 32 + i;
         const float g = with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r));
         h = activated(g, ACT_RELU ? 0.0f : with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
     }
-    const size_t to = hidden_block(slot[row]);
-    IG_SHARED struct ig_xq spare[ROWS];
+    const size_t to = hidden_block(ROWS == 1 ? k->slot : slot[row]);
     if (ANY_BLOCK(FMT_DOWN)) quantize_warp(dry ? &spare[row] : a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);
     if (ANY_FLOAT(FMT_DOWN) && !dry) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
+}
+
+/* The block's next item; 0: there is none. */
+IG_FN int next_hidden(const struct ig_args *a, struct hidden *k, const int *id)
+{
+    if (ROWS > 1 || CACHED || !IG_MANY_ITEMS(N_EXPERT_USED * FF_BLOCKS) || k->item + k->stride >= k->items) return 0;
+    k->item += k->stride;
+    k->slot = k->item / FF_BLOCKS;
+    k->block = k->item % FF_BLOCKS;
+    k->expert = (size_t)id[k->slot] * a->expert_stride;
+    return 1;
+}
+
+/* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats; `id`: the chosen experts. */
+IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const int *id, const int *slot,
+                        const int *token_row, int rows, const struct ig_xq *q, const float *f, int dry)
+{
+    IG_SHARED panel_parts parts[4][ROWS];
+    const int sub = (int)threadIdx.x / PANEL_THREADS, works = !ACT_RELU || sub < 2;
+    struct panel panel = hidden_panel(fmt, &k);
+    struct bunch b;
+    const void *x[ROWS];
+    float acc[ROWS][2];
+
+    if (k.shift && works) fill_panel(panel.p, k.shift, f_panel(fmt, N_EMBD));
+    if (k.shift) __syncthreads();
+    if (!dry) stamp_mark(0);
+    if (works && !dry) panel_load(&b, &panel, 0);
+    UNROLL for (int t = 0; t < ROWS; t++)
+    {
+        const size_t r = (size_t)(ROWS > 1 && t < rows ? token_row[t] : 0);
+        x[t] = IS_BLOCK(fmt) ? (const void *)(q + r * (N_EMBD / QB)) : (const void *)(f + r * N_EMBD);
+    }
+    UNROLL_BY(1) for (int again = 0;; again = 1)
+    {
+        if (works) panel_sum(acc, &b, &panel, x, rows);
+        if (again) __syncthreads(); /* the item before has been left */
+        if (works) panel_put(parts[sub], acc, &panel, rows);
+        if (!dry) stamp_mark(1);
+        __syncthreads();
+        if (!dry) stamp_mark(2);
+        const struct hidden now = k;
+        const int more = !dry && next_hidden(a, &k, id);
+        if (more) { /* under way while this item is left */
+            panel = hidden_panel(fmt, &k);
+            if (works) panel_load(&b, &panel, 0);
+        }
+        leave_hidden(a, fmt, &now, slot, rows, parts, dry);
+        if (!more) break;
+    }
 }
 
 #if ROWS == 1 && N_EXPERT > 0
@@ -119,20 +149,17 @@ IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
                f_panel(FMT_OF(FMT_DOWN, a->down.fmt), N_FF));
 }
 
-/* A block an item: 32 hidden values of each chosen expert, rank by rank, then of the dense block.  With
- * a cache one more that speaks with the CPU stands before them, and those that fill slots behind. */
+/* An item is 32 hidden values of a chosen expert, rank by rank; of many, so many blocks as the device has room for
+ * share them.  Behind them a block each 32 of the dense block.  With a cache a block has one item, and one more that speaks
+ * with the CPU stands before them, and those that fill slots behind. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
     IG_SHARED struct chosen c;
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
-    IG_SHARED int slot, token_row;
-    const int asks = CACHED && a.routed && a.xc.posted != NULL, routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
-    const int block = (int)blockIdx.x - asks, rank = block / FF_BLOCKS, fill = block - routed - DIV_UP(a.aside, QB);
+    const int asks = CACHED && a.routed && a.xc.posted != NULL, items = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
+    const int dense = DIV_UP(a.aside, QB), routed = CACHED ? items : (int)gridDim.x - dense;
+    const int block = (int)blockIdx.x - asks, rank = block / FF_BLOCKS, fill = block - routed - dense;
     const int aside = WITH_ASIDE && block >= routed && fill < 0;
-    if (threadIdx.x == 0) {
-        slot = aside ? ASIDE : rank;
-        token_row = 0;
-    }
     const int force = ig_load_fresh(a.force);
     if (CACHED && a.routed && !aside) load_set(&a, &c, GATE_UP_THREADS);
     UNROLL_BY(1) for (int dry = (V_DRY & 4) && !CACHED && !WITH_ASIDE ? ig_opaque(1) : 0; dry >= 0; dry--)
@@ -142,12 +169,12 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     if (CACHED && blockIdx.x == 0 && threadIdx.x == 0) a.xc.count[IG_T_BEGAN] = ig_clock();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     if (aside) {
-        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0 };
+        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0, ASIDE, 0, 0, 0 };
         __syncthreads();
-        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn, 0)
+        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, k, NULL, NULL, NULL, 1, qs, a.xn, 0)
         return;
     }
-    choose_places(&a, &c, GATE_UP_THREADS, CACHED ? N_EXPERT_USED : rank + 1, 0, force);
+    choose_places(&a, &c, GATE_UP_THREADS, CACHED || routed < items ? N_EXPERT_USED : rank + 1, 0, force);
 #if N_WAY > 0
     if (block < 0) {
         ask_cpu(&a, &c, GATE_UP_THREADS);
@@ -160,8 +187,8 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 #endif
     const struct spot s = spot_of(&a, &c, rank);
     if (s.rank < 0) return;
-    const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift };
-    DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn, dry)
+    const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift, rank, block, items, routed };
+    DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, k, c.r.id, NULL, NULL, 1, qs, a.xn, dry)
     if (CACHED && s.wait) ig_await_clock(began, s.wait);
     }
 }
@@ -428,8 +455,8 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
     const struct ig_dmat *gate = a.in ? &a.dense_gate : &a.gate;
     const struct hidden k = { gate, a.in ? &a.dense_up : &a.up,
                               a.in ? 0 : (size_t)it.expert * a.expert_stride, a.in ? a.aside : N_FF,
-                              (int)blockIdx.x, 0 };
-    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, &k, slot, token_row, it.rows, a.xq, a.xn, 0)
+                              (int)blockIdx.x, 0, 0, 0, 0, 0 };
+    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, k, NULL, slot, token_row, it.rows, a.xq, a.xn, 0)
 }
 
 IG_FN void down_body(const struct ig_args *a, int fmt, const int *slot, const struct item *it)

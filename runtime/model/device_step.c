@@ -36,6 +36,15 @@ static void run_step(struct ig_engine *e, int kernel, int x, int y)
     ig_device_launch(e->device, &of_step[kernel].k, x, y, 1, &ig_step.args);
 }
 
+/* Blocks that share the items of the chosen experts: two a multiprocessor at most, as ig_gate_up's
+ * registers allow; with a cache a block an item. */
+static int routed_blocks(const struct ig_engine *e, int cached)
+{
+    const int items = ig_step.args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0,
+              most = 2 * ig_device_units(e->device);
+    return cached || !IG_MANY_ITEMS(items) || items < most ? items : most;
+}
+
 static void layer_step(struct ig_engine *e, int layer)
 {
     ig_step_layer(e, layer);
@@ -65,10 +74,7 @@ static void layer_step(struct ig_engine *e, int layer)
     const int cached = IG_XC && ig_step.args.routed,
               fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
     const int asks = cached && ig_step.args.xc.posted != NULL;
-    run_step(e, STEP_gate_up,
-             asks + (ig_step.args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + ig_aside_blocks() +
-                 fills,
-             1);
+    run_step(e, STEP_gate_up, asks + routed_blocks(e, cached) + ig_aside_blocks() + fills, 1);
     run_step(e, STEP_down, EMBD_PANELS + cached, 1);
 }
 
