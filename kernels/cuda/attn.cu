@@ -68,10 +68,10 @@ IG_FN void norm_scales(const struct ig_args *a, const struct work *w, float *sca
 }
 
 IG_FN void take_row(const struct ig_args *a, const struct work *w, const struct pair *pairs,
-                    float (*qs)[ATTN_HEADS], kv_pair *kn, kv_elem *vs, int fresh, int dry)
+                    float (*qs)[ATTN_HEADS], kv_pair *kn, kv_elem *vs, int fresh)
 {
     IG_SHARED float scale[ATTN_HEADS + 1];
-    const int keeps = w->head % GROUP == 0 && !dry, items = fresh ? ROW_ITEMS : Q_ITEMS;
+    const int keeps = w->head % GROUP == 0, items = fresh ? ROW_ITEMS : Q_ITEMS;
     const int normed = (QK_NORM_HEAD || QK_NORM_FULL) && a->q_norm;
     if (normed && !ALIKE) norm_scales(a, w, scale);
     UNROLL for (int u = 0; u < ROW_ROUNDS; u++)
@@ -81,8 +81,8 @@ IG_FN void take_row(const struct ig_args *a, const struct work *w, const struct 
         if (i < Q_ITEMS + HEAD_DIM) {
             int d;
             struct turn t = item_turn(a, w, i, &d);
-            const float xi = ig_load_float(t.x + pairs[u].i), xj = ig_load_float(t.x + pairs[u].j);
-            if (normed) t.scale = ALIKE ? head_scale(t.x) : scale[i / HEAD_DIM];
+            const float xi = t.x[pairs[u].i], xj = t.x[pairs[u].j];
+            if (normed) t.scale = ALIKE ? rms_scale(t.x, HEAD_DIM) : scale[i / HEAD_DIM];
             const float x = turn_pair(&t, &pairs[u], d, xi, xj);
             if (i < Q_ITEMS) {
                 qs[d][i / HEAD_DIM] = x;
@@ -103,8 +103,8 @@ _Static_assert(ATTN_HEADS < SPAN_BLOCKS, "a warp a head of q, and one for k");
 _Static_assert(SPAN_BLOCKS <= 32 && ATTN_HEADS * ATTN_SLICE <= ATTN_THREADS - 32,
                "a lane a block; a thread a dimension, and a warp to spare");
 
-/* Registers for two: the next kernel's first blocks are put beside this one's. */
-IG_KERNEL(ig_attn, ATTN_THREADS, V_K > 2 ? 1 : 2)
+/* A decode step's block has the registers for itself, and so half of a head's K under way before it waits. */
+IG_KERNEL(ig_attn, ATTN_THREADS, K_DEPTH > 2 ? 1 : 2)
 {
     IG_SHARED_SPARE(kv_elem, vs); /* [SPAN][ATTN_SLICE] */
     IG_SHARED float qs[HEAD_DIM][ATTN_HEADS], ps[ATTN_HEADS][SPAN];
@@ -118,39 +118,32 @@ IG_KERNEL(ig_attn, ATTN_THREADS, V_K > 2 ? 1 : 2)
 #endif
     const struct work w = work_here(&a);
     const int first = w.span * SPAN, in = w.span >= w.first_span && w.span <= w.last_span;
+    /* This warp's positions of its KV block, and the span's blocks that have any. */
+    const int lo = w.from - first - block * KB, hi = w.to - first - block * KB;
+    const int active = in && hi > 0 && lo < KB;
+    const int lo_block = w.from > first ? (w.from - first) / KB : 0;
+    const int hi_block = LEAST(SPAN_BLOCKS, DIV_UP(w.to - first, KB));
     const unsigned char *const keys = kv_block(&a, w.seq, w.span * SPAN_BLOCKS + block, w.kv_head);
     const kv_elem *const base = (const kv_elem *)(const void *)keys + 2 * lane;
-    const int lo_block = w.from > first ? (w.from - first) / KB : 0;
-    const int lo = w.from - first - block * KB;
 
     /* What the cache holds since earlier steps is asked for before this step's q, k and v are
      * there: two kernels back everything is finished. */
     if (in) fetch_v(&a, &w, vs, KV_STORED ? w.to : w.pos);
+    UNROLL for (int i = 0; i < K_DEPTH; i++)
+        if (!KV_Q8 && active && i * K_BUNCH < HEAD_DIM) load_bunch(k[i], base, i * K_BUNCH);
     struct pair pairs[ROW_ROUNDS];
     early_pairs(&a, &w, pairs);
 #if !KV_STORED
     /* The rest of K comes nearer meanwhile: a line of a dimension's 64 positions for each lane. */
-    const int some = in && w.to - first - block * KB > 0 && lo < KB;
-    for (int d = K_DEPTH * K_BUNCH + lane; d < HEAD_DIM && some; d += 32) ig_prefetch(base - 2 * lane + d * KB);
-#endif
-    UNROLL_BY(1) for (int dry = (V_DRY & 2) && !KV_STORED && ALIKE ? ig_opaque(in) : 0; dry >= 0; dry--)
-    {
-    const int stop = dry ? LEAST(w.to, first + (lo_block + 1) * KB) : w.to;
-    /* This warp's positions of its KV block, and the span's blocks that have any. */
-    const int hi = stop - first - block * KB;
-    const int active = in && hi > 0 && lo < KB;
-    const int hi_block = LEAST(SPAN_BLOCKS, DIV_UP(stop - first, KB));
-    UNROLL for (int i = 0; i < K_DEPTH; i++)
-        if (!KV_Q8 && active && i * K_BUNCH < HEAD_DIM) load_bunch(k[i], base, i * K_BUNCH);
-#if !KV_STORED
-    if (!dry) ig_after_previous();
+    for (int d = K_DEPTH * K_BUNCH + lane; d < HEAD_DIM && active; d += 32) ig_prefetch(base - 2 * lane + d * KB);
+    ig_after_previous();
 #endif
     if (!in) return;
 
     const int fresh = !KV_STORED && w.span == w.last_span;
-    take_row(&a, &w, pairs, qs, kn, vs, fresh, dry);
+    take_row(&a, &w, pairs, qs, kn, vs, fresh);
     __syncthreads();
-    if (!dry) stamp_mark(0);
+    stamp_mark(0);
 #if KV_Q8
     IG_SHARED struct ig_xq qx[ATTN_HEADS][HEAD_BLOCKS];
     for (int i = block; i < ATTN_HEADS * HEAD_BLOCKS; i += SPAN_BLOCKS)
@@ -186,14 +179,14 @@ IG_KERNEL(ig_attn, ATTN_THREADS, V_K > 2 ? 1 : 2)
         }
     }
     __syncthreads();
-    if (!dry) stamp_mark(1);
+    stamp_mark(1);
     if (active) exponentials(&f, ps, s, lo_block, block, lo, hi);
 #if KV_Q8
     if (active) v_most(f.v_most[block], keys + KV_PART + w.d0 / QB * V_BLOCK, lo, hi);
 #endif
     ig_fetched();
     __syncthreads();
-    if (!dry) stamp_mark(2);
+    stamp_mark(2);
 
     /* One warp sums V, another l. */
     const int alone = w.first_span == w.last_span, t = (int)threadIdx.x;
@@ -206,7 +199,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, V_K > 2 ? 1 : 2)
             if (lane == 0) {
                 f.m[h] = m;
                 f.l[h] = l;
-                if (!alone && !dry) {
+                if (!alone) {
                     part_at(&a, &w, h, w.span)[0] = m;
                     part_at(&a, &w, h, w.span)[1] = l;
                 }
@@ -216,7 +209,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, V_K > 2 ? 1 : 2)
     float o = 0.0f;
     const int h = t / ATTN_SLICE, d = t % ATTN_SLICE, sums = h < ATTN_HEADS;
     if (sums) {
-        const int from = w.from - first, to = stop - first;
+        const int from = w.from - first, to = w.to - first;
 #if KV_Q8
         const unsigned char *const v = kv_block(&a, w.seq, w.span * SPAN_BLOCKS, w.kv_head) + KV_PART;
         o = sum_v(&f, ps[h], v, d, w.d0 + d, h, lo_block, hi_block, from, to);
@@ -225,11 +218,9 @@ IG_KERNEL(ig_attn, ATTN_THREADS, V_K > 2 ? 1 : 2)
 #endif
     }
     __syncthreads();
-    if (!dry) stamp_mark(3);
-    if (sums && alone) put_output(&a, &w, h, d, finished(&a, w.head + h, f.m[h], f.l[h], o), dry);
-    if (dry) continue;
+    stamp_mark(3);
+    if (sums && alone) put_output(&a, &w, h, d, finished(&a, w.head + h, f.m[h], f.l[h], o));
     if (sums && !alone) part_at(&a, &w, h, w.span)[2 + d] = o;
     if (alone || !last_here(&a, &w)) return;
-    if (sums) put_output(&a, &w, h, d, merge_spans(&a, &w, h, d), 0);
-    }
+    if (sums) put_output(&a, &w, h, d, merge_spans(&a, &w, h, d));
 }

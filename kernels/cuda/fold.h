@@ -307,17 +307,16 @@ IG_FN int last_here(const struct ig_args *a, const struct work *w)
 
 /* One dimension of the finished output, as floats or, where slices are whole blocks and a warp
  * has one, as int8: which the matrix o reads. */
-IG_FN void put_output(const struct ig_args *a, const struct work *w, int h, int d, float o, int dry)
+IG_FN void put_output(const struct ig_args *a, const struct work *w, int h, int d, float o)
 {
-    IG_SHARED struct ig_xq spare[ATTN_THREADS / 32];
     const int at = (w->head + h) * HEAD_DIM + w->d0 + d;
     if (KV_LORA) {
         a->al[(size_t)w->row * Q_DIM + (size_t)at] = o;
         return;
     }
     if (OUT_BLOCKS && ANY_BLOCK(FMT_O))
-        quantize_warp(dry ? &spare[threadIdx.x / 32] : a->aoq + (size_t)w->row * (Q_DIM / QB) + xq_place(at / QB, Q_DIM / QB), o);
-    if ((!OUT_BLOCKS || ANY_FLOAT(FMT_O)) && !dry) a->ao[(size_t)w->row * Q_DIM + (size_t)at] = o;
+        quantize_warp(a->aoq + (size_t)w->row * (Q_DIM / QB) + xq_place(at / QB, Q_DIM / QB), o);
+    if (!OUT_BLOCKS || ANY_FLOAT(FMT_O)) a->ao[(size_t)w->row * Q_DIM + (size_t)at] = o;
 }
 
 #endif

@@ -15,7 +15,7 @@ enum {
     KV_PART = KV_Q8 ? HEAD_BLOCKS * V_BLOCK : KB * HEAD_DIM * KV_ELEM, /* K, or V */
     KV_BYTES = 2 * KV_PART,                 /* of one block and head */
     K_BUNCH = HEAD_DIM % 16 == 0 ? 16 : HEAD_DIM % 8 == 0 ? 8 : 2, /* dimensions of K at once */
-    K_DEPTH = KV_FMT == IG_F32 ? 1 : V_K /* bunches in flight */
+    K_DEPTH = KV_FMT == IG_F32 ? 1 : ROWS == 1 ? 4 : 2 /* bunches in flight */
 };
 
 /* An element of the cache, and two neighbours of a dimension of K as they were loaded. */
@@ -162,7 +162,7 @@ IG_FN float turn_scale(const float *row, const struct turn *t, int n)
 /* Dimension d of a row's new V, rounded as the cache holds it. */
 IG_FN kv_elem new_v(const struct ig_args *a, int row, int kv_head, int d)
 {
-    return kv_round(clipped(ig_load_float(a->v + (size_t)row * KV_STRIDE + (size_t)(kv_head * HEAD_DIM + d))));
+    return kv_round(clipped(a->v[(size_t)row * KV_STRIDE + (size_t)(kv_head * HEAD_DIM + d)]));
 }
 IG_FN void store_k(const struct ig_args *a, int seq, int pos, int kv_head, int d, kv_elem e)
 {

@@ -125,32 +125,28 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
     int first;
 
     panel_load(&b, &panel, 0);
-    /* Once to no purpose while the kernel before still runs: what comes from memory then are the instructions. */
-    UNROLL_BY(1) for (int dry = (V_DRY & 1) && ROWS == 1 && OUT_BLOCKS && IS_BLOCK(fmt) && panel.unroll == panel_steps(fmt, O_DIM) ? ig_opaque(1) : 0; dry >= 0; dry--)
-    {
-        if (!dry) ig_after_previous();
-        const int rows = rows_here(a->n, &first), r = p * PR + (int)threadIdx.x % PR;
-        row_pointers(x, fmt, a->ao, a->aoq, first, O_DIM);
-        /* A thread's place in the residual stream, read while the sums are made. */
-        const int t = (int)threadIdx.x / PR, mine = t < rows && r < N_EMBD;
-        float *const to = a->x + (size_t)(first + (mine ? t : 0)) * N_EMBD + (size_t)(mine ? r : 0);
-        const float before = ig_load_float(to);
-        if (ROWS == 1 && IS_BLOCK(fmt)) {
-            if (OUT_BLOCKS)
-                stage_blocks(qs, a->aoq, O_DIM / QB, PANEL_THREADS);
-            else
-                quantize_output(qs, a->ao, PANEL_THREADS);
-            __syncthreads();
-            x[0] = qs;
-            if (!dry) stamp_mark(0);
-        }
-        panel_product(parts, &b, &panel, x, rows);
-        if (mine && !dry) *to = before + biased(&a->mo, r, panel_get(parts[t], fmt, r % PR)) * RESIDUAL_SCALE;
+    ig_after_previous();
+    const int rows = rows_here(a->n, &first), r = p * PR + (int)threadIdx.x % PR;
+    row_pointers(x, fmt, a->ao, a->aoq, first, O_DIM);
+    /* A thread's place in the residual stream, read while the sums are made. */
+    const int t = (int)threadIdx.x / PR, mine = t < rows && r < N_EMBD;
+    float *const to = a->x + (size_t)(first + (mine ? t : 0)) * N_EMBD + (size_t)(mine ? r : 0);
+    const float before = *to;
+    if (ROWS == 1 && IS_BLOCK(fmt)) {
+        if (OUT_BLOCKS)
+            stage_blocks(qs, a->aoq, O_DIM / QB, PANEL_THREADS);
+        else
+            quantize_output(qs, a->ao, PANEL_THREADS);
+        __syncthreads();
+        x[0] = qs;
+        stamp_mark(0);
     }
+    panel_product(parts, &b, &panel, x, rows);
+    if (mine) *to = before + biased(&a->mo, r, panel_get(parts[t], fmt, r % PR)) * RESIDUAL_SCALE;
 }
 
 /* x += o times attention's output. */
-IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? (V_DRY & 1 ? 3 : 4) : LINEAR_BLOCKS)
+IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
 {
     DISPATCH(&a, FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
 }

@@ -69,9 +69,8 @@ IG_FN struct panel hidden_panel(int fmt, const struct hidden *k)
 
 /* From the parts of gate and up what down reads: a warp has a row's 32 hidden values. */
 IG_FN void leave_hidden(const struct ig_args *a, int fmt, const struct hidden *k, const int *slot, int rows,
-                        panel_parts (*parts)[ROWS], int dry)
+                        panel_parts (*parts)[ROWS])
 {
-    IG_SHARED struct ig_xq spare[ROWS];
     const int row = (int)threadIdx.x / 32, i = (int)threadIdx.x % 32, half = i / 16, r = i % 16;
     if (row >= rows) return;
     float h = 0.0f;
@@ -81,8 +80,8 @@ IG_FN void leave_hidden(const struct ig_args *a, int fmt, const struct hidden *k
         h = activated(g, ACT_RELU ? 0.0f : with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
     }
     const size_t to = hidden_block(ROWS == 1 ? k->slot : slot[row]);
-    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(dry ? &spare[row] : a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);
-    if (ANY_FLOAT(FMT_DOWN) && !dry) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
+    if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);
+    if (ANY_FLOAT(FMT_DOWN)) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
 }
 
 /* The block's next item; 0: there is none. */
@@ -98,7 +97,7 @@ IG_FN int next_hidden(const struct ig_args *a, struct hidden *k, const int *id)
 
 /* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats; `id`: the chosen experts. */
 IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const int *id, const int *slot,
-                        const int *token_row, int rows, const struct ig_xq *q, const float *f, int dry)
+                        const int *token_row, int rows, const struct ig_xq *q, const float *f)
 {
     IG_SHARED panel_parts parts[4][ROWS];
     const int sub = (int)threadIdx.x / PANEL_THREADS, works = !ACT_RELU || sub < 2;
@@ -109,8 +108,8 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const
 
     if (k.shift && works) fill_panel(panel.p, k.shift, f_panel(fmt, N_EMBD));
     if (k.shift) __syncthreads();
-    if (!dry) stamp_mark(0);
-    if (works && !dry) panel_load(&b, &panel, 0);
+    stamp_mark(0);
+    if (works) panel_load(&b, &panel, 0);
     UNROLL for (int t = 0; t < ROWS; t++)
     {
         const size_t r = (size_t)(ROWS > 1 && t < rows ? token_row[t] : 0);
@@ -121,16 +120,16 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const
         if (works) panel_sum(acc, &b, &panel, x, rows);
         if (again) __syncthreads(); /* the item before has been left */
         if (works) panel_put(parts[sub], acc, &panel, rows);
-        if (!dry) stamp_mark(1);
+        stamp_mark(1);
         __syncthreads();
-        if (!dry) stamp_mark(2);
+        stamp_mark(2);
         const struct hidden now = k;
-        const int more = !dry && next_hidden(a, &k, id);
+        const int more = next_hidden(a, &k, id);
         if (more) { /* under way while this item is left */
             panel = hidden_panel(fmt, &k);
             if (works) panel_load(&b, &panel, 0);
         }
-        leave_hidden(a, fmt, &now, slot, rows, parts, dry);
+        leave_hidden(a, fmt, &now, slot, rows, parts);
         if (!more) break;
     }
 }
@@ -162,16 +161,14 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     const int aside = WITH_ASIDE && block >= routed && fill < 0;
     const int force = ig_load_fresh(a.force);
     if (CACHED && a.routed && !aside) load_set(&a, &c, GATE_UP_THREADS);
-    UNROLL_BY(1) for (int dry = (V_DRY & 4) && !CACHED && !WITH_ASIDE ? ig_opaque(1) : 0; dry >= 0; dry--)
-    {
-    if (!dry) ig_after_previous();
+    ig_after_previous();
     const unsigned began = CACHED ? ig_clock() : 0;
     if (CACHED && blockIdx.x == 0 && threadIdx.x == 0) a.xc.count[IG_T_BEGAN] = ig_clock();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     if (aside) {
         const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0, ASIDE, 0, 0, 0 };
         __syncthreads();
-        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, k, NULL, NULL, NULL, 1, qs, a.xn, 0)
+        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, k, NULL, NULL, NULL, 1, qs, a.xn)
         return;
     }
     choose_places(&a, &c, GATE_UP_THREADS, CACHED || routed < items ? N_EXPERT_USED : rank + 1, 0, force);
@@ -188,9 +185,8 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     const struct spot s = spot_of(&a, &c, rank);
     if (s.rank < 0) return;
     const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift, rank, block, items, routed };
-    DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, k, c.r.id, NULL, NULL, 1, qs, a.xn, dry)
+    DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, k, c.r.id, NULL, NULL, 1, qs, a.xn)
     if (CACHED && s.wait) ig_await_clock(began, s.wait);
-    }
 }
 
 enum {
@@ -456,7 +452,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
     const struct hidden k = { gate, a.in ? &a.dense_up : &a.up,
                               a.in ? 0 : (size_t)it.expert * a.expert_stride, a.in ? a.aside : N_FF,
                               (int)blockIdx.x, 0, 0, 0, 0, 0 };
-    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, k, NULL, slot, token_row, it.rows, a.xq, a.xn, 0)
+    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, k, NULL, slot, token_row, it.rows, a.xq, a.xn)
 }
 
 IG_FN void down_body(const struct ig_args *a, int fmt, const int *slot, const struct item *it)

@@ -174,14 +174,6 @@ IG_FN float ig_inverse(float x)
 /* Past L1: what other blocks, or a kernel that may still run, wrote. */
 IG_FN float ig_load_float(const float *p) { return __ldcg(p); }
 IG_FN int ig_load_fresh(const int *p) { return __ldcg(p); }
-IG_FN ig_f2 ig_load_pair(const ig_f2 *p) { return __ldcg(p); }
-/* v, and the compiler does not know what it is. */
-IG_FN int ig_opaque(int v)
-{
-    int w;
-    asm volatile("mov.u32 %0, %1;" : "=r"(w) : "r"(v));
-    return w;
-}
 
 /* Mapped host memory.  What the CPU answered is read after *done has come to `step`; what it is
  * asked is written before *posted says `step`. */

@@ -132,7 +132,7 @@ IG_FN void stage_blocks(struct ig_xq *dst, const struct ig_xq *src, int blocks, 
     UNROLL for (int i = 0; i < DIV_UP(blocks * WORDS, threads); i++)
     {
         const int at = (int)threadIdx.x + i * threads;
-        if (at < blocks * WORDS) to[at] = ig_load_pair(from + at);
+        if (at < blocks * WORDS) to[at] = from[at];
     }
 }
 
@@ -216,17 +216,6 @@ IG_FN float rms_scale_eps(const float *x, int n, float eps)
     return 1.0f / sqrtf(warp_sum(SUM_SQUARES, x, NULL, 0.0f, n) / (float)n + eps);
 }
 IG_FN float rms_scale(const float *x, int n) { return rms_scale_eps(x, n, NORM_EPS); }
-
-/* rms_scale of a head that another kernel left: whole lines, all under way at once. */
-IG_FN float head_scale(const float *x)
-{
-    enum { EACH = HEAD_DIM / 16 };
-    const int lane = (int)threadIdx.x & 15;
-    float v[EACH > 0 ? EACH : 1], sum = 0.0f;
-    UNROLL for (int i = 0; i < EACH; i++) v[i] = ig_load_float(x + i * 16 + lane);
-    UNROLL for (int i = 0; i < EACH; i++) sum = fmaf(v[i], v[i], sum);
-    return 1.0f / sqrtf(tree_of_lanes(sum) / (float)HEAD_DIM + NORM_EPS);
-}
 
 /* Mean (0 without NORM_LAYER) and scale of xs[N_EMBD] in shared memory, the same in all threads. */
 IG_FN float norm_scale(const float *xs, float *mean)

@@ -22,12 +22,6 @@
 
 #include "args.h"
 
-#ifndef V_K
-#define V_K 2
-#endif
-#ifndef V_DRY
-#define V_DRY 0
-#endif
 #define DIV_UP(a, b) (((a) + (b)-1) / (b))
 #define UP_TO(a, b)  (DIV_UP(a, b) * (b))
 #define LEAST(a, b)  ((a) < (b) ? (a) : (b))

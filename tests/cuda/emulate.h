@@ -88,8 +88,6 @@ IG_FN unsigned ig_read4(const void *p) { return ig_load4(p); }
 IG_FN unsigned ig_read2(const void *p) { return ig_load2(p); }
 IG_FN float ig_load_float(const float *p) { return *p; }
 IG_FN int ig_load_fresh(const int *p) { return *p; }
-IG_FN ig_f2 ig_load_pair(const ig_f2 *p) { return *p; }
-IG_FN int ig_opaque(int v) { return v; }
 IG_FN float ig_load_host(const float *p) { return *(const volatile float *)p; }
 IG_FN void ig_await_host(const unsigned *done, unsigned step)
 {
