@@ -129,10 +129,18 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
 }
 _Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
 
+/* For all blocks of this layer's experts to agree on: which fills have arrived by now. */
+IG_FN void see_fills(const struct ig_args *a)
+{
+    if (threadIdx.x == 0) a->xc.seen[0] = ig_load_arrived(a->xc.arrived);
+    if (threadIdx.x == 32) a->xc.seen[1] = ig_load_fresh(a->xc.begun);
+}
+
 /* x += o times attention's output. */
 IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
 {
     DISPATCH(&a, FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
+    if (CACHED && a.routed && blockIdx.x == 0) see_fills(&a);
 }
 
 IG_FN void router_body(const struct ig_args *a, int fmt, int block, float *xs)

@@ -5,7 +5,9 @@
  * All come to the same answer.  An expert that is missing comes over the link into a slot, filled by
  * the blocks that are the first to read it, or the CPU computes it.  Of the misses that the link can
  * reach, split[m] of m take it, and with split[0] at least as many as the set has empty ways; those
- * used most first: they will be wanted again.
+ * used most first: they will be wanted again.  Of the others, which the CPU computes, some come into a slot
+ * behind the work (struct ig_ask's limit): from now on the way belongs to nobody, and to the expert once
+ * its fill has arrived.  At least as many ways as a row has experts are never being filled.
  */
 #ifndef IG_PLACE_H
 #define IG_PLACE_H
@@ -16,19 +18,26 @@
 enum {
     REACH_PAGE = 4096,
     EMPTY_WAY = 1 << 16, /* beside a victim's number: it holds no expert */
+    NO_WAY = -2,         /* in its place: there are no more */
+    COMING = 1 << 16,    /* beside an expert's way: its fill brings it there, or has */
+    UNUSED = 1 << 17,    /* a fill brought it and it was not used yet */
+    JUST_WAY = COMING - 1,
     VICTIMS = 2 * N_EXPERT_USED, /* as many as a row can use, and as many that it may hit */
+    VICTIM_WORDS = VICTIMS + 1,
     SET_EXPERTS = CACHED ? N_EXPERT : 1
 };
 
 /* In shared memory: a row's experts, rank by rank, and what its layer's set holds. */
 struct chosen {
     struct routing r;
-    int way[SET_EXPERTS]; /* of an expert, -1: it is missing */
+    int way[SET_EXPERTS]; /* of an expert, -1: it is missing; -2 - way: it is on its way there */
     float use[SET_EXPERTS];
     int victim[VICTIMS];  /* ways to give up, the least used first */
-    int split[N_EXPERT_USED + 2];
-    int at[N_EXPERT_USED];   /* a rank's way, -1: the CPU computes it */
-    int fill[N_EXPERT_USED]; /* 1: the way is to be filled first */
+    int filling, seen[2]; /* ways that are being filled; fills that have arrived, and begun */
+    int split[N_EXPERT_USED + 3];
+    int at[N_EXPERT_USED];     /* a rank's way, below 0: the CPU computes it */
+    int fill[N_EXPERT_USED];   /* 1: the way is to be filled first */
+    int behind[N_EXPERT_USED]; /* of the CPU's: the way that is filled behind the work, -1: none */
 };
 #endif
 
@@ -69,20 +78,30 @@ IG_FN int table_of(const struct ig_args *a, int next)
     return (ig_load_fresh((const int *)a->xc.step) + next) & 1;
 }
 
+/* What a table says of an expert's way, when so many fills have arrived -> as in struct chosen. */
+IG_FN int way_now(int word, int fill, int arrived)
+{
+    if (word < 0) return -1;
+    return word & COMING && arrived - fill < 0 ? -2 - (word & JUST_WAY) : word & JUST_WAY;
+}
+
 /* What the set holds; known before ig_after_previous.  A victim of -1 is that of an empty set, whose
  * order is that of the ways. */
 IG_FN void load_set(const struct ig_args *a, struct chosen *c, int threads)
 {
-    const int t = (int)threadIdx.x, from = table_of(a, 0);
+    const int t = (int)threadIdx.x, from = table_of(a, 0), arrived = ig_load_fresh(a->xc.seen);
     for (int e = t; e < N_EXPERT; e += threads) {
-        c->way[e] = ig_load_fresh(a->xc.way + from * N_EXPERT + e);
+        c->way[e] = way_now(ig_load_fresh(a->xc.way + from * N_EXPERT + e),
+                            ig_load_fresh(a->xc.fill + from * N_EXPERT + e), arrived);
         c->use[e] = ig_load_float(a->xc.use + from * N_EXPERT + e);
     }
-    if (t < VICTIMS) {
-        const int way = ig_load_fresh(a->xc.victim + from * VICTIMS + t);
-        c->victim[t] = way >= 0 ? way : t < a->xc.ways ? t | EMPTY_WAY : t;
+    if (t < VICTIM_WORDS) {
+        const int way = ig_load_fresh(a->xc.victim + from * VICTIM_WORDS + t);
+        if (t == VICTIMS) c->filling = way > 0 ? way : 0;
+        else c->victim[t] = way != -1 ? way : t < a->xc.ways ? t | EMPTY_WAY : NO_WAY;
     }
-    if (t <= N_EXPERT_USED + 1) c->split[t] = ig_load_fresh(a->xc.split + t);
+    if (t <= N_EXPERT_USED + 2) c->split[t] = ig_load_fresh(a->xc.split + t);
+    if (t < 2) c->seen[t] = ig_load_fresh(a->xc.seen + t);
 }
 
 /* Of the experts' bytes so many pages are mapped in this step (pinning goes on beside it). */
@@ -96,11 +115,18 @@ IG_FN int reachable(const struct ig_args *a, const struct chosen *c, int expert)
 IG_FN int take_victim(const struct chosen *c, int i)
 {
     for (int j = 0; j < VICTIMS; j++) {
-        int hit = 0;
+        int hit = c->victim[j] == NO_WAY;
         for (int k = 0; k < N_EXPERT_USED; k++) hit |= c->way[c->r.id[k]] == c->victim[j];
         if (!hit && i-- == 0) return c->victim[j] & ~EMPTY_WAY;
     }
-    return 0; /* a set has at least as many ways as a row has experts */
+    return 0; /* a set has at least as many ways that are not being filled as a row has experts */
+}
+
+/* So many fills may begin behind this layer's work. */
+IG_FN int fills_left(const struct ig_args *a, const struct chosen *c)
+{
+    const int under_way = c->split[N_EXPERT_USED + 2] - (c->seen[1] - c->seen[0]);
+    return LEAST(under_way, a->xc.ways - N_EXPERT_USED - c->filling);
 }
 
 /* Hit, link or CPU for each rank, once ids are there; ends in a barrier. */
@@ -108,18 +134,19 @@ IG_FN void place(const struct ig_args *a, struct chosen *c)
 {
     const int k = (int)threadIdx.x;
     if (k < N_EXPERT_USED) {
-        const int e = c->r.id[k], way = c->way[e], can = way < 0 && reachable(a, c, e);
+        const int e = c->r.id[k], way = c->way[e], can = way == -1 && reachable(a, c, e);
         int all = 0, before = 0, empty = 0; /* reachable misses; those that come before this one */
         for (int j = 0; j < N_EXPERT_USED && can; j++) {
             const int other = c->r.id[j];
-            if (c->way[other] >= 0 || !reachable(a, c, other)) continue;
+            if (c->way[other] != -1 || !reachable(a, c, other)) continue;
             all++;
             before += c->use[other] > c->use[e] || (c->use[other] == c->use[e] && j < k);
         }
         for (int j = 0; j < VICTIMS && can && c->split[0]; j++) empty += (c->victim[j] & EMPTY_WAY) != 0;
-        const int link = can && (before < c->split[all] || before < empty);
+        const int over = c->split[all] > empty ? c->split[all] : empty, link = can && before < over;
         c->fill[k] = link;
         c->at[k] = link ? take_victim(c, before) : way;
+        c->behind[k] = can && !link && before - over < fills_left(a, c) ? take_victim(c, before) : -1;
     }
     __syncthreads();
 }

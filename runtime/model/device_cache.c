@@ -13,8 +13,14 @@
 
 #if IG_XC
 
-enum { COUNTS = IG_N_DCOUNT * IG_N_LAYER }; /* then the step */
-_Static_assert((COUNTS + 1 + IG_N_EXPERT_USED + 2) * 4 == IG_VRAM_COUNT_BYTES, "counters");
+/* Words of COUNT: counters, the step, the split; fills that arrived and begun, as each layer saw it. */
+enum {
+    COUNTS = IG_N_DCOUNT * IG_N_LAYER,
+    SPLIT = COUNTS + 1,
+    ARRIVED = SPLIT + IG_N_EXPERT_USED + 3,
+    SEEN = ARRIVED + 2
+};
+_Static_assert((SEEN + 2 * IG_N_LAYER) * 4 == IG_VRAM_COUNT_BYTES, "counters");
 
 /* Of layers that a decode step runs: an encoder's are streamed. */
 static int routed_before(int layer)
@@ -64,8 +70,11 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)
     const uint64_t from = l->expert_off - IG_RESIDENT_BYTES; /* experts follow the resident part */
     c->ways = set < 0 ? 0 : e->miss.ways;
     c->way = (int32_t *)(void *)(mem + IG_VRAM_WAY_OFF) + 2 * layer * IG_N_EXPERT;
+    c->fill = (int32_t *)(void *)(mem + IG_VRAM_FILL_OFF) + 2 * layer * IG_N_EXPERT;
     c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + 2 * layer * IG_N_EXPERT;
-    c->victim = (int32_t *)(void *)(mem + IG_VRAM_VICTIM_OFF) + 2 * layer * 2 * IG_N_EXPERT_USED;
+    c->victim =
+        (int32_t *)(void *)(mem + IG_VRAM_VICTIM_OFF) + 2 * layer * (2 * IG_N_EXPERT_USED + 1);
+    c->seen = (int32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + SEEN + 2 * layer;
     c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_DCOUNT * layer;
     c->set = set < 0 ? 0 : (uint64_t)set * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
@@ -85,12 +94,24 @@ static void fill_args(const struct ig_engine *e, struct ig_dcache *c)
     uint32_t *count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF);
     *c = (struct ig_dcache){
         .step = count + COUNTS,
-        .split = (int32_t *)count + COUNTS + 1,
+        .split = (int32_t *)count + SPLIT,
+        .arrived = (int32_t *)count + ARRIVED,
+        .begun = (int32_t *)count + ARRIVED + 1,
         .slots = mem + IG_VRAM_SLOTS_OFF,
         .slot_bytes = IG_XC_SLOT_BYTES,
         .host_split = e->miss.ask->split,
         .answer = e->miss.ask->answer,
     };
+}
+
+void ig_cache_fill(struct ig_engine *e, int layer, int expert, int way, const uint32_t *number)
+{
+    const struct ig_layer *l = &ig_layers[layer];
+    unsigned char *mem = ig_device_mem(e->device);
+    const uint64_t slot = (uint64_t)set_of(e, l) * (uint64_t)e->miss.ways + (uint64_t)way;
+    ig_device_fetch(e->device, mem + IG_VRAM_SLOTS_OFF + slot * IG_XC_SLOT_BYTES,
+                    ig_data(e, l->expert_off + (uint64_t)expert * l->expert_stride),
+                    l->expert_stride, mem + IG_VRAM_COUNT_OFF + 4 * ARRIVED, number);
 }
 
 /* An empty cache: no expert has a way, and victims are the ways in order. */
@@ -112,6 +133,7 @@ enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why)
         return ig_fail(why, IG_NO_DEVICE, "device: it maps host memory elsewhere");
     memset(e->miss.ask, 0, sizeof *e->miss.ask);
     empty(e);
+    ig_device_fill(d, IG_VRAM_FILL_OFF, 0, IG_VRAM_FILL_BYTES);
     ig_device_fill(d, IG_VRAM_USE_OFF, 0, IG_VRAM_USE_BYTES);
     ig_device_fill(d, IG_VRAM_COUNT_OFF, 0, IG_VRAM_COUNT_BYTES);
     return IG_OK;
@@ -190,10 +212,13 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
         for (int i = 0; i < IG_N_DCOUNT; i++)
             n[i] = now[IG_N_DCOUNT * l + i] - counts_before[IG_N_DCOUNT * l + i];
         if (layer >= 0 && layer != l) continue;
-        s.bytes += n[IG_N_LINK] * ig_layers[l].expert_stride;
+        s.bytes += (n[IG_N_LINK] + n[IG_N_BEHIND]) * ig_layers[l].expert_stride;
         s.hit += n[IG_N_HIT];
         s.miss += n[IG_N_LINK] + n[IG_N_CPU];
-        s.fill += n[IG_N_LINK];
+        s.fill += n[IG_N_LINK] + n[IG_N_BEHIND];
+        s.behind += n[IG_N_BEHIND];
+        s.behind_used += n[IG_N_BEHIND_USED];
+        s.behind_lost += n[IG_N_BEHIND_LOST];
         s.by_cpu += n[IG_N_CPU];
         s.stall_s += stall(n, (uint32_t)s.steps);
     }
@@ -228,6 +253,7 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     if (m->reach > 0) m->reach_want = want;
     progress = o->progress;
     m->share = o->link_share - 1;
+    m->behind = o->behind - 1;
     m->cpu = m->share != 100 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
     ig_device_slow(e->device, o->link_bw);
     m->link_bw = o->link_bw;

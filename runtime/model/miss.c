@@ -4,6 +4,7 @@
  */
 #include "state.h"
 #include "device.h"
+#include "device_cache.h"
 #include "machine.h"
 #include "range.h"
 
@@ -24,8 +25,10 @@ static const struct ig_trial_rule rule = {
 void ig_miss_plan(struct ig_miss *m)
 {
     const struct ig_side none = { 0 };
+    const int behind = m->cpu && (m->behind == 1 || (m->behind < 0 && m->share < 0));
     int same = 1;
-    ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, m->split[0]);
+    ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, !behind, m->split[0]);
+    m->fills_most[0] = behind ? IG_FILLS_MOST : 0;
     for (int n = 0; n <= IG_N_EXPERT_USED; n++) {
         if (m->cpu && m->share >= 0) m->split[0][n] = (n * m->share + 50) / 100;
         m->split[1][n] = n;
@@ -36,13 +39,15 @@ void ig_miss_plan(struct ig_miss *m)
     ig_trial_init(&m->trial, &rule, tried ? 2 : 1);
 }
 
-void ig_miss_begin(struct ig_miss *m)
+void ig_miss_begin(struct ig_miss *m, int pinning)
 {
+    const int fills = pinning ? 0 : m->fills_most[m->trial.now];
     m->step++;
     memcpy(m->ask->split, m->split[m->trial.now], sizeof m->split[0]);
     m->ask->split[IG_N_EXPERT_USED + 1] = (int32_t)(m->reach / 4096);
+    m->ask->split[IG_N_EXPERT_USED + 2] = fills;
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
-    m->ask->split[0] = m->share < 0;
+    m->ask->split[0] = m->share < 0 && fills == 0;
     m->began = ig_seconds();
 }
 
@@ -79,6 +84,8 @@ const char *ig_miss_says(const struct ig_miss *m)
              1e6 * m->by_cpu.start, (int)IG_N_EXPERT_USED);
     for (int n = 1; n <= IG_N_EXPERT_USED; n++)
         at = say(text, sizeof text, at, " %d", (int)m->split[t->best][n]);
+    if (m->fills_most[t->best])
+        at = say(text, sizeof text, at, ", which copies the CPU's into slots behind the work");
     if (m->share >= 0)
         say(text, sizeof text, at, ", as --link says");
     else if (t->trials > 0)
@@ -108,7 +115,7 @@ static void await_question(const struct ig_worker *w, int layer)
 struct asked {
     const struct ig_layer *l;
     int layer, n;
-    const int32_t *rank, *expert;
+    const int32_t *rank, *expert, *way;
 };
 
 static const unsigned char *expert_at(const struct ig_engine *e, const struct asked *q, int i)
@@ -198,6 +205,19 @@ static void answer(struct ig_worker *w, const struct asked *q)
     ig_team_wait(team);
 }
 
+/* The device has its answer and is busy: time to start copies. */
+static void fill_behind(struct ig_engine *e, const struct asked *q)
+{
+    struct ig_miss *m = &e->miss;
+    for (int i = 0; i < q->n; i++) {
+        if (q->way[i] < 0) continue;
+        uint32_t *const number = &m->ask->fill[++m->fills % IG_FILLS];
+        *number = m->fills;
+        ig_cache_fill(e, q->layer, q->expert[i], q->way[i], number);
+    }
+}
+_Static_assert(IG_FILLS >= IG_FILLS_MOST + IG_N_EXPERT_USED, "a number stays until it is copied");
+
 void ig_miss_answer(struct ig_worker *w, int layer)
 {
     struct ig_miss *m = &w->e->miss;
@@ -205,12 +225,14 @@ void ig_miss_answer(struct ig_worker *w, int layer)
     await_question(w, layer);
     const int32_t *asked = m->ask->asked[layer];
     const struct asked q = { &ig_layers[layer], layer, asked[0], asked + 1,
-                             asked + 1 + IG_N_EXPERT_USED };
+                             asked + 1 + IG_N_EXPERT_USED, asked + 1 + 2 * IG_N_EXPERT_USED };
     if (q.n == 0) return;
     if (w->tid == 0) ig_range_begin("misses by the CPU", layer);
     answer(w, &q);
-    if (w->tid == 0) ig_range_end();
-    if (w->tid == 0) __atomic_store_n(&m->ask->done[layer].step, m->step, __ATOMIC_RELEASE);
+    if (w->tid != 0) return;
+    ig_range_end();
+    __atomic_store_n(&m->ask->done[layer].step, m->step, __ATOMIC_RELEASE);
+    fill_behind(w->e, &q);
 }
 
 static uint32_t common(uint32_t a, uint32_t b) { return b ? common(b, a % b) : a; }
@@ -248,7 +270,7 @@ double ig_miss_rehearse(struct ig_engine *e, uint32_t from, int n, int of)
                 rank[k] = k;
                 expert[k] = (expert[0] + k) % (int32_t)ig_layers[layer].n_expert;
             }
-            const struct asked q = { &ig_layers[layer], layer, of, rank, expert };
+            const struct asked q = { &ig_layers[layer], layer, of, rank, expert, NULL };
             if (i == 0 && w.tid == 0) began = ig_seconds();
             answer(&w, &q);
         }

@@ -21,17 +21,24 @@ struct ig_flag {
     _Alignas(64) uint32_t step;
 };
 
+/* Fills behind the work that may be under way (the link's queue; each holds a way that is of no use
+ * until it is there), and more than that. */
+enum { IG_FILLS_MOST = 8, IG_FILLS = 64 };
+
 /* Mapped host memory.  Arrays by layer, since the device may be a layer ahead when nothing was
  * asked. */
 struct ig_ask {
     struct ig_flag posted[IG_N_LAYER], done[IG_N_LAYER];
-    int32_t asked[IG_N_LAYER][1 + 2 * IG_N_EXPERT_USED]; /* n, ranks[k], experts[k] */
+    /* n, ranks[k], experts[k], ways[k] that they shall be copied into afterwards (-1: none) */
+    int32_t asked[IG_N_LAYER][1 + 3 * IG_N_EXPERT_USED];
     /* Of m misses that the link can reach, how many take it; [0]: 1, as many as there are empty
-     * ways; then how many pages of 4 KiB of the experts it can reach. */
-    int32_t split[IG_N_EXPERT_USED + 2];
+     * ways; then how many pages of 4 KiB of the experts it can reach, and how many fills behind
+     * the work may be under way. */
+    int32_t split[IG_N_EXPERT_USED + 3];
+    uint32_t fill[IG_FILLS]; /* numbers of fills, each at its number modulo IG_FILLS */
     struct ig_xq xq[IG_N_LAYER][IG_N_EMBD / IG_QBLOCK + 1];
     float xn[IG_N_LAYER][IG_N_EMBD];
-    float answer[IG_N_EXPERT_USED * IG_N_EMBD];
+    _Alignas(64) float answer[IG_N_EXPERT_USED * IG_N_EMBD];
 };
 
 struct ig_miss {
@@ -40,20 +47,24 @@ struct ig_miss {
     uint64_t link_bw; /* bytes a second that the link carries at most; 0: as it is */
     int cpu;          /* 1: the CPU takes part */
     int share;        /* per cent of misses that take the link; -1: as measured */
+    int behind;       /* 1: what the CPU computed is copied into a slot behind the work; -1: as it pays */
+    uint32_t fills;   /* so far */
     uint32_t step;
     uint64_t reach;              /* bytes of the experts that the device can read; grows at first */
     uint64_t reach_want;         /* and shall read in the end */
     struct ig_side link, by_cpu; /* an expert over the link, by the CPU: as measured */
     /* Way 0: as these say, or as `share` does; 1: the link alone, where that is not the same. */
     int32_t split[IG_TRIAL_WAYS][IG_N_EXPERT_USED + 1];
+    int fills_most[IG_TRIAL_WAYS]; /* under way */
     struct ig_trial trial; /* of the two, by the time of steps */
     double began;          /* of the step under way */
 };
 
 /* The tables of `split`, from link, by_cpu and share. */
 void ig_miss_plan(struct ig_miss *m);
-/* A step begins, and has ended; judged 0: nothing can be said by its time. */
-void ig_miss_begin(struct ig_miss *m);
+/* A step begins (while memory is pinned the driver starts no copy), and has ended; judged 0: nothing
+ * can be said by its time. */
+void ig_miss_begin(struct ig_miss *m, int pinning);
 void ig_miss_end(struct ig_miss *m, int judged);
 /* What was measured, how misses are split, and what the trials said. */
 const char *ig_miss_says(const struct ig_miss *m);

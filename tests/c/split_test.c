@@ -32,7 +32,7 @@ static void never_worse_than_one_side(void **state)
         link.each[1] = link.each[0] * (1 + chance());
         cpu.each[1] = cpu.each[0] * (1 + chance());
         int32_t split[MOST + 1];
-        ig_split(&link, &cpu, MOST, split);
+        ig_split(&link, &cpu, MOST, 1, split);
         assert_int_equal(split[0], 0);
         for (int m = 1; m <= MOST; m++) {
             assert_in_range(split[m], 0, m);
@@ -55,20 +55,20 @@ static void fixed_costs_count(void **state)
     const struct ig_side link = { 4e-6, { 52e-6, 62e-6 } };
     struct ig_side cpu = { 6e-6, { 27e-6, 27e-6 } };
     int32_t split[MOST + 1];
-    ig_split(&link, &cpu, MOST, split);
+    ig_split(&link, &cpu, MOST, 1, split);
     assert_int_equal(split[1], 0);
     cpu.start = 40e-6;
-    ig_split(&link, &cpu, MOST, split);
+    ig_split(&link, &cpu, MOST, 1, split);
     assert_int_equal(split[1], 1);
     assert_true(split[4] < 4);
     cpu.start = 1e-3;
-    ig_split(&link, &cpu, MOST, split);
+    ig_split(&link, &cpu, MOST, 1, split);
     for (int m = 0; m <= MOST; m++) assert_int_equal(split[m], m);
     /* A side that is not there. */
     const struct ig_side none = { 0 };
-    ig_split(&link, &none, MOST, split);
+    ig_split(&link, &none, MOST, 1, split);
     assert_int_equal(split[MOST], MOST);
-    ig_split(&none, &cpu, MOST, split);
+    ig_split(&none, &cpu, MOST, 1, split);
     assert_int_equal(split[MOST], 0);
 }
 
