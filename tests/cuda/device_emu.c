@@ -101,7 +101,7 @@ static void *stream(void *arg)
 /* The copies' stream, slow and at odd times: where a fetch goes there is garbage until it has come. */
 static void fetch_one(const struct fetch *f, unsigned *seed)
 {
-    static const long ns[] = { 0, 1000, 100000, 1000000, 5000000 };
+    static const long ns[] = { 0, 1000000, 20000000, 80000000, 200000000 };
     *seed = *seed * 1103515245u + 12345u;
     const struct timespec t = { .tv_nsec = ns[*seed / 65536 % 5] };
     memset(f->dst, 0xff, f->bytes);
