@@ -57,7 +57,34 @@ enum ig_dcount {
     IG_N_HIT, IG_N_LINK, IG_N_CPU, IG_N_LATE, IG_T_LATE, IG_T_HIT, IG_T_BEGAN,
     /* fills behind the work: begun; whose expert was used from its slot; that was given up unused */
     IG_N_BEHIND, IG_N_BEHIND_USED, IG_N_BEHIND_LOST,
+    IG_N_AHEAD, IG_N_AHEAD_USED, IG_N_AHEAD_LOST, /* the same of prefetches */
+    IG_N_WAITED, /* experts that were on their way and waited for */
     IG_N_DCOUNT
+};
+
+/* Words of struct ig_ask's split, behind the k + 1 numbers. */
+enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WAIT, IG_SPLIT_MORE };
+
+/* Numbers of fills count apart: those of what the CPU computed, and prefetches. */
+enum { IG_BEHIND, IG_AHEAD, IG_N_FILL };
+/* Prefetches that a layer may ask for. */
+enum { IG_AHEAD_EACH = 2 };
+
+/* Prefetch: a layer further on, whose router on this layer's residual stream says what it will want. */
+struct ig_dahead {
+    int32_t layer;                       /* -1: none */
+    int32_t *way, *fill, *victim;        /* of that layer, as in struct ig_dcache */
+    uint32_t *count;
+    int32_t ways;
+    uint64_t before;
+    struct ig_dmat router;
+    const float *norm, *norm_bias, *route_bias;
+    float *rl;                           /* [experts] its logits */
+    /* mapped host memory: [k] what was recorded in place of them, -1: none; n, experts, ways to fill; number of
+     * the step */
+    const int32_t *recorded;
+    int32_t *asked;
+    uint32_t *posted;
 };
 
 /* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
@@ -69,11 +96,12 @@ struct ig_dcache {
     float *use;
     int32_t *victim;
     int32_t *seen;                       /* of this layer: fills that had arrived, and begun, before its router */
-    int32_t *arrived, *begun;            /* number of the last fill that has, and that was asked for */
+    int32_t *arrived, *begun;            /* [IG_N_FILL] number of the last fill that has, and that was asked for */
+    struct ig_dahead ahead;
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */
     uint32_t *count;                     /* of this layer: enum ig_dcount */
     uint32_t *step;                      /* steps so far, this one included */
-    int32_t *split;                      /* [k + 3] of struct ig_ask */
+    int32_t *split;                      /* [k + IG_SPLIT_MORE] of struct ig_ask */
     int32_t ways;                        /* in use */
     uint64_t slot_bytes;
     const unsigned char *slots;          /* slot 0; a layer's ways, then the next's */
@@ -99,6 +127,7 @@ struct ig_args {
     int32_t kv_alone;         /* 1: of q, k and v, k and v alone */
     int32_t group;            /* rows of an item of the route */
     int32_t in;               /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
+    int32_t routers;          /* with a cache: ig_router's blocks for this layer's router; those behind are for ahead's */
     int32_t routed;           /* 1: this layer has experts; 0: a dense block alone */
     int32_t aside;            /* width of this layer's dense block; 0: it has none */
     /* buffers, as in docs/ARCHITECTURE.md */

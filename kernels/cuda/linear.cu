@@ -132,8 +132,10 @@ _Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
 /* For all blocks of this layer's experts to agree on: which fills have arrived by now. */
 IG_FN void see_fills(const struct ig_args *a)
 {
-    if (threadIdx.x == 0) a->xc.seen[0] = ig_load_arrived(a->xc.arrived);
-    if (threadIdx.x == 32) a->xc.seen[1] = ig_load_fresh(a->xc.begun);
+    const int i = (int)threadIdx.x / 32;
+    if (threadIdx.x % 32 > 0) return;
+    if (i < IG_N_FILL) a->xc.seen[i] = ig_load_arrived(a->xc.arrived + i);
+    else if (i < 2 * IG_N_FILL) a->xc.seen[i] = ig_load_fresh(a->xc.begun + i - IG_N_FILL);
 }
 
 /* x += o times attention's output. */
@@ -142,13 +144,18 @@ IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
     DISPATCH(&a, FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
     if (CACHED && a.routed && blockIdx.x == 0) see_fills(&a);
 }
+_Static_assert(PANEL_THREADS >= 64 * IG_N_FILL, "a warp a word");
 
-IG_FN void router_body(const struct ig_args *a, int fmt, int block, float *xs)
+/* A router, and where its logits go: the layer's, or that of a layer further on (blocks from a->routers on). */
+IG_FN void router_body(const struct ig_args *a, int fmt, int at, float *xs)
 {
+    const int ahead = CACHED && at >= a->routers, block = ahead ? at - a->routers : at;
+    const struct ig_dmat *router = ahead ? &a->xc.ahead.router : &a->router;
+    float *const rl = ahead ? a->xc.ahead.rl : a->rl;
     IG_SHARED struct ig_xq qs[QS];
     IG_SHARED panel_parts parts[ROWS];
     const int halves = IS_BLOCK(fmt) ? 1 : 2, p = block / halves, wide = PR / halves;
-    const struct panel panel = { a->router.p + (size_t)p * a->router.stride, fmt, N_EMBD,
+    const struct panel panel = { router->p + (size_t)p * router->stride, fmt, N_EMBD,
                                  IS_BLOCK(fmt) ? -1 : block % 2,
                                  panel_unroll(fmt, N_EMBD, FLIGHT_ROUTER) };
     struct bunch b;
@@ -157,15 +164,15 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block, float *xs)
     int first;
 
     panel_load(&b, &panel, 0);
-    norm_weights(w, a->ffn_norm);
+    norm_weights(w, ahead ? a->xc.ahead.norm : a->ffn_norm);
     ig_after_previous();
     const int rows = rows_here(a->n, &first);
-    normed(a, x, fmt, FMT_ROUTER, w, a->ffn_norm_bias, xs, qs, first);
+    normed(a, x, fmt, FMT_ROUTER, w, ahead ? a->xc.ahead.norm_bias : a->ffn_norm_bias, xs, qs, first);
     panel_product(parts, &b, &panel, x, rows);
     for (int i = (int)threadIdx.x; i < rows * wide; i += PANEL_THREADS) {
         const int r = block % halves * wide + i % wide;
-        a->rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
-            biased(&a->router, p * PR + r, panel_get(parts[i / wide], fmt, r));
+        rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
+            biased(router, p * PR + r, panel_get(parts[i / wide], fmt, r));
     }
 }
 

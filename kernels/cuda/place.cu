@@ -27,15 +27,17 @@ IG_FN void count_step(const struct ig_args *a, const struct chosen *c)
 {
     uint32_t *n = a->xc.count;
     const unsigned took = (ig_clock() - (unsigned)ig_load_fresh((const int *)&n[IG_T_BEGAN])) / 32;
-    int hit = 0, link = 0, behind = 0;
+    int hit = 0, link = 0, behind = 0, waited = 0;
     for (int k = 0; k < N_EXPERT_USED; k++) {
-        hit += c->at[k] >= 0 && !c->fill[k];
+        hit += c->at[k] >= 0 && !c->fill[k] && !c->wait[k];
+        waited += c->wait[k];
         link += c->fill[k];
         behind += c->behind[k] >= 0;
     }
     n[IG_N_HIT] += (uint32_t)hit;
     n[IG_N_LINK] += (uint32_t)link;
-    n[IG_N_CPU] += (uint32_t)(N_EXPERT_USED - hit - link);
+    n[IG_N_CPU] += (uint32_t)(N_EXPERT_USED - hit - link - waited);
+    n[IG_N_WAITED] += (uint32_t)waited;
     n[IG_N_BEHIND] += (uint32_t)behind;
     n[IG_N_LATE] += hit < N_EXPERT_USED;
     n[hit < N_EXPERT_USED ? IG_T_LATE : IG_T_HIT] += took;
@@ -44,24 +46,28 @@ IG_FN void count_step(const struct ig_args *a, const struct chosen *c)
 /* Where expert e is in the next step, whose table has `word` of it now -> the word that it shall have. */
 IG_FN int keep_expert(const struct ig_args *a, struct chosen *c, int e, int word, int *fill)
 {
-    int way = c->way[e], unused = word >= 0 ? word & UNUSED : 0, fills = c->seen[1];
+    int way = c->way[e], marks = word >= 0 ? word & (UNUSED | BY_AHEAD) : 0, fills = c->seen[IG_N_FILL + IG_BEHIND];
+    const int counted = marks & BY_AHEAD ? IG_N_AHEAD_USED : IG_N_BEHIND_USED;
     for (int k = 0; k < N_EXPERT_USED; k++) {
         const int taken = c->fill[k] ? c->at[k] : c->behind[k], mine = c->r.id[k] == e; /* ids of a row differ */
         fills += c->behind[k] >= 0;
         if (way >= 0 && taken == way) { /* given up */
-            if (unused) atomicAdd(&a->xc.count[IG_N_BEHIND_LOST], 1u);
+            if (marks & UNUSED) atomicAdd(&a->xc.count[counted + 1], 1u);
             way = -1;
         }
         if (!mine) continue;
-        if (way >= 0 && unused) atomicAdd(&a->xc.count[IG_N_BEHIND_USED], 1u);
-        if (way >= 0) unused = 0;
+        if ((way >= 0 || c->wait[k]) && marks & UNUSED) {
+            atomicAdd(&a->xc.count[counted], 1u);
+            marks &= ~UNUSED;
+        }
         if (taken < 0) continue;
-        unused = c->fill[k] ? 0 : UNUSED;
+        marks = c->fill[k] ? 0 : UNUSED;
         way = c->fill[k] ? taken : -2 - taken;
         if (!c->fill[k]) *fill = fills;
     }
     c->way[e] = way;
-    return way >= 0 ? way | unused : way < -1 ? (-2 - way) | COMING | UNUSED : -1;
+    if (way >= 0) return way | (marks & UNUSED ? marks : 0);
+    return way < -1 ? (-2 - way) | COMING | marks : -1;
 }
 
 /* The tables that the next step will read, from those of this one and what it chose.  Before
@@ -95,10 +101,10 @@ IG_FN void keep_set(const struct ig_args *a, struct chosen *c, int threads)
                                                                              : w;
     }
     if (t > 0) return;
-    int fills = c->seen[1];
+    int fills = c->seen[IG_N_FILL + IG_BEHIND];
     for (int k = 0; k < N_EXPERT_USED; k++) fills += c->behind[k] >= 0;
     a->xc.victim[to * VICTIM_WORDS + VICTIMS] = filling;
-    *a->xc.begun = fills;
+    a->xc.begun[IG_BEHIND] = fills;
 }
 
 /* What the CPU answered, to where ig_down reads it: all reads of a round are under way at once. */

@@ -21,6 +21,7 @@ struct ig_open {
     int link_share; /* 1 + per cent of its cache's misses that take the link; 0: as measured */
     int behind; /* 2: experts that the CPU computed are copied to the device afterwards; 1: not; 0: as
                  * it pays */
+    int ahead;  /* 1 + layers with experts that a device's cache looks ahead; 0: as it pays */
     uint64_t vram;  /* most bytes of a device's memory to take; 0: the plan's */
     uint64_t link_bw; /* bytes a second that the link carries at most (a simulation); 0: as it is */
     const char *root; /* stands before /sys and /proc when cores are found (tests); NULL: "" */

@@ -16,38 +16,60 @@
 
 #if IG_XC
 
-/* What the trial of the two ways counts: a cache's content follows the way, so that blocks are
+/* What the trial of the ways counts: a cache's content follows the way, so that blocks are
  * long. */
 static const struct ig_trial_rule rule = {
     .warm = 32, .block = 24, .skip = 12, .rounds = 4, .every = 2048, .gain = 0.98
 };
 
+/* Add a way whose split is way 0's. */
+static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name)
+{
+    struct ig_miss_way *w = &m->way[*n];
+    *w = (struct ig_miss_way){ .name = name };
+    memcpy(w->split, m->way[0].split, sizeof w->split);
+    ++*n;
+    return w;
+}
+
 void ig_miss_plan(struct ig_miss *m)
 {
     const struct ig_side none = { 0 };
-    const int behind = m->cpu && (m->behind == 1 || (m->behind < 0 && m->share < 0));
-    int same = 1;
-    ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, !behind, m->split[0]);
-    m->fills_most[0] = behind ? IG_FILLS_MOST : 0;
+    const int can = m->cpu && m->ways > IG_N_EXPERT_USED, own = m->share < 0;
+    const int behind = can && (m->behind == 1 || (m->behind < 0 && own));
+    struct ig_miss_way *w = &m->way[0];
+    int n_way = 1, same = 1;
+    if (!can) m->ahead = 0;
+    *w = (struct ig_miss_way){ .name = "by the rates" };
+    w->behind = !behind ? 0 : m->ahead ? IG_FILLS_BESIDE : IG_FILLS_MOST;
+    w->ahead = m->ahead ? IG_FILLS_AHEAD : 0;
+    ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, !behind, w->split);
     for (int n = 0; n <= IG_N_EXPERT_USED; n++) {
-        if (m->cpu && m->share >= 0) m->split[0][n] = (n * m->share + 50) / 100;
-        m->split[1][n] = n;
-        same &= m->split[0][n] == n;
+        if (m->cpu && !own) w->split[n] = (n * m->share + 50) / 100;
+        same &= w->split[n] == n;
     }
+    if (own && m->ahead) add_way(m, &n_way, "without prefetch")->behind = behind ? IG_FILLS_MOST : 0;
     /* A link far below the CPU is not worth a trial's steps. */
-    const int tried = m->share < 0 && !same && m->link.each[0] < 3 * m->by_cpu.each[0];
-    ig_trial_init(&m->trial, &rule, tried ? 2 : 1);
+    if (own && !same && m->link.each[0] < 3 * m->by_cpu.each[0]) {
+        w = add_way(m, &n_way, "with the link alone");
+        for (int n = 0; n <= IG_N_EXPERT_USED; n++) w->split[n] = n;
+    }
+    ig_trial_init(&m->trial, &rule, n_way);
 }
 
 void ig_miss_begin(struct ig_miss *m, int pinning)
 {
-    const int fills = pinning ? 0 : m->fills_most[m->trial.now];
+    const struct ig_miss_way *w = &m->way[m->trial.now];
+    int32_t *split = m->ask->split;
     m->step++;
-    memcpy(m->ask->split, m->split[m->trial.now], sizeof m->split[0]);
-    m->ask->split[IG_N_EXPERT_USED + 1] = (int32_t)(m->reach / 4096);
-    m->ask->split[IG_N_EXPERT_USED + 2] = fills;
+    m->looked = 0;
+    memcpy(split, w->split, sizeof w->split);
+    split[IG_ASK_PAGES] = (int32_t)(m->reach / 4096);
+    split[IG_ASK_BEHIND] = pinning ? 0 : w->behind;
+    split[IG_ASK_AHEAD] = pinning ? 0 : w->ahead;
+    split[IG_ASK_WAIT] = m->link.each[0] < 2 * (m->by_cpu.start + m->by_cpu.each[0]);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
-    m->ask->split[0] = m->share < 0 && fills == 0;
+    split[0] = m->share < 0 && split[IG_ASK_BEHIND] == 0;
     m->began = ig_seconds();
 }
 
@@ -83,20 +105,57 @@ const char *ig_miss_says(const struct ig_miss *m)
              1e6 * m->link.each[1], 1e6 * m->by_cpu.each[0], 1e6 * m->by_cpu.each[1],
              1e6 * m->by_cpu.start, (int)IG_N_EXPERT_USED);
     for (int n = 1; n <= IG_N_EXPERT_USED; n++)
-        at = say(text, sizeof text, at, " %d", (int)m->split[t->best][n]);
-    if (m->fills_most[t->best])
+        at = say(text, sizeof text, at, " %d", (int)m->way[t->best].split[n]);
+    if (m->way[t->best].behind)
         at = say(text, sizeof text, at, ", which copies the CPU's into slots behind the work");
     if (m->share >= 0)
         say(text, sizeof text, at, ", as --link says");
-    else if (t->trials > 0)
-        say(text, sizeof text, at,
-            ": steps took %.3f ms by the rates, %.3f with the link alone (trial %u)",
-            1e3 * t->mean[0], 1e3 * t->mean[1], t->trials);
-    else
+    else if (t->trials > 0) {
+        for (int w = 0; w < t->n_way; w++)
+            at = say(text, sizeof text, at, "%s %.3f%s %s", w ? "," : ": steps took",
+                     1e3 * t->mean[w], w ? "" : " ms", m->way[w].name);
+        say(text, sizeof text, at, " (trial %u)", t->trials);
+    } else
         say(text, sizeof text, at, ", by these rates%s",
             t->n_way > 1 ? "; no trial has ended yet" : "");
     return text;
 }
+
+const char *ig_miss_ahead_says(const struct ig_miss *m)
+{
+    static char text[256];
+    const struct ig_trial *t = &m->trial;
+    if (!m->ahead)
+        return m->cpu ? "off, because nothing was asked of it (--ahead) or a set has no way to spare"
+                      : "off, because the link takes what is missing when it is asked for";
+    size_t at = say(text, sizeof text, 0, "next-router, %d layers ahead: ", m->ahead);
+    if (t->n_way < 2 || m->way[1].ahead)
+        say(text, sizeof text, at, "on, because --ahead says so");
+    else if (t->trials == 0)
+        say(text, sizeof text, at, "on, because no trial has ended yet");
+    else
+        say(text, sizeof text, at, "%s, because steps took %.3f ms with it, %.3f without (trial %u)",
+            m->way[t->best].ahead ? "on" : "off", 1e3 * t->mean[0], 1e3 * t->mean[1], t->trials);
+    return text;
+}
+
+/* Start what layers before `end` want prefetched, as far as they have said it; must 1: they have.
+ * Thread 0. */
+static void look(struct ig_engine *e, int end, int must)
+{
+    struct ig_miss *m = &e->miss;
+    for (; m->looked < end; m->looked++) {
+        const int to = m->ask->split[IG_ASK_AHEAD] ? ig_cache_ahead(e, m->looked) : -1;
+        const uint32_t *guessed = &m->ask->guessed[m->looked].step;
+        const int32_t *guess = m->ask->guess[m->looked];
+        if (to < 0) continue;
+        while (__atomic_load_n(guessed, __ATOMIC_ACQUIRE) != m->step)
+            if (!must) return;
+        for (int i = 0; i < guess[0]; i++)
+            ig_cache_fill(e, to, guess[1 + i], guess[1 + IG_GUESS_MOST + i], 1);
+    }
+}
+void ig_miss_look(struct ig_engine *e) { look(e, IG_N_LAYER, 1); }
 
 /* Until the device has asked for this layer.  A device that has failed would leave us waiting;
  * thread 0, which starts it, sees to that. */
@@ -106,10 +165,12 @@ static void await_question(const struct ig_worker *w, int layer)
     const uint32_t *posted = &e->miss.ask->posted[layer].step;
     for (uint32_t spins = 1; __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step; spins++) {
         ig_pause();
+        if (w->tid == 0) look(e, layer, 0);
         if (w->tid == 0 && spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
             __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step)
             ig_die("device: it ended a step without asking for layer %d", layer);
     }
+    if (w->tid == 0) look(e, layer, 1);
 }
 
 struct asked {
@@ -208,15 +269,9 @@ static void answer(struct ig_worker *w, const struct asked *q)
 /* The device has its answer and is busy: time to start copies. */
 static void fill_behind(struct ig_engine *e, const struct asked *q)
 {
-    struct ig_miss *m = &e->miss;
-    for (int i = 0; i < q->n; i++) {
-        if (q->way[i] < 0) continue;
-        uint32_t *const number = &m->ask->fill[++m->fills % IG_FILLS];
-        *number = m->fills;
-        ig_cache_fill(e, q->layer, q->expert[i], q->way[i], number);
-    }
+    for (int i = 0; i < q->n; i++)
+        if (q->way[i] >= 0) ig_cache_fill(e, q->layer, q->expert[i], q->way[i], 0);
 }
-_Static_assert(IG_FILLS >= IG_FILLS_MOST + IG_N_EXPERT_USED, "a number stays until it is copied");
 
 void ig_miss_answer(struct ig_worker *w, int layer)
 {
