@@ -61,9 +61,9 @@ check_fast() { # name, binary, weights
 check_cache() { # name, binary, weights
     # An emulated kernel and a thread that waits for it share the cores: fewer cases, one thread in most.
     less=$("$2" info -m "$3" -o json 2>"$tmp/err" | sed -n 's/.*"planned_bytes": *\([0-9]*\).*/\1/p')
-    hows="--vram $((${less:-0} - 1)),--link-bw 20000000,"'--link 100,--link 0,--link 50,,--link 0 --behind 1,--link 50 --behind 1,--behind 0,--pin 50,--pin 10,--pin 0' batches="1 $tokens"
-    [ "${FLAVOR:-}" != -emulated ] || hows="--vram $((${less:-0} - 1)) -t 1,"'--link 100 -t 1,--link 0 --behind 1 -t 1,--link-bw 20000000 -t 1,--pin 50 -t 1' batches=1
-    [ -z "$run" ] || hows='--link 100,--link 50 --behind 1' batches=1 # a tool that is slow
+    hows="--vram $((${less:-0} - 1)),--link-bw 20000000,"'--link 100,--link 0,--link 50,,--link 0 --behind 1,--link 100 --ahead 1,--link 50 --behind 1 --ahead 2,--behind 0,--pin 50,--pin 10,--pin 0' batches="1 $tokens"
+    [ "${FLAVOR:-}" != -emulated ] || hows="--vram $((${less:-0} - 1)) -t 1,"'--link 100 -t 1,--link 0 --behind 1 -t 1,--link 50 --behind 1 --ahead 1 -t 1,--link-bw 20000000 -t 1,--pin 50 -t 1' batches=1
+    [ -z "$run" ] || hows='--link 100,--link 50 --behind 1 --ahead 1' batches=1 # a tool that is slow
     while [ -n "$hows" ]; do
         how=${hows%%,*}
         for batch in $batches; do
@@ -87,6 +87,8 @@ check_cache() { # name, binary, weights
     if [ "$1" = xc-stream ]; then # its set has more ways than a row has experts
         says "$1: what the CPU computed is in its slot next time" '^decode: [1-9][0-9]* copied into slots behind the work, [1-9][0-9]* of them used' \
             "$2" bench -m "$3" -p 0 -n 64 -r 1 --link 0 --behind 1
+        says "$1: what a router guessed is prefetched, and used" '^experts: .* [1-9][0-9]* prefetched \([1-9][0-9]* used' \
+            "$2" bench -m "$3" -p 0 -n 64 -r 1 --link 100 --ahead 1
     fi
     hit=$("$2" bench -m "$3" -p 0 -n 32 -r 1 --link 100 2>"$tmp/err" | sed -n 's/^decode: \([0-9.]*\) % of the chosen.*/\1/p')
     report "$1: some experts are in their slots, some are not: ${hit:-none} %" \

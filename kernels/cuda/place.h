@@ -86,10 +86,10 @@ IG_FN int table_of(const struct ig_args *a, int next)
 IG_FN int filled_by(int word) { return word & BY_AHEAD ? IG_AHEAD : IG_BEHIND; }
 
 /* What a table says of an expert's way, when so many fills have arrived -> as in struct chosen. */
-IG_FN int way_now(int word, int fill, const int *arrived)
+IG_FN int way_now(int word, int fill, int behind, int ahead)
 {
     if (word < 0) return -1;
-    return word & COMING && arrived[filled_by(word)] - fill < 0 ? -2 - (word & JUST_WAY) : word & JUST_WAY;
+    return word & COMING && (word & BY_AHEAD ? ahead : behind) - fill < 0 ? -2 - (word & JUST_WAY) : word & JUST_WAY;
 }
 
 /* Victims as in struct chosen, and how many ways are being filled. */
@@ -107,10 +107,10 @@ IG_FN void load_victims(struct chosen *c, const int32_t *victim, int ways)
 IG_FN void load_set(const struct ig_args *a, struct chosen *c, int threads)
 {
     const int t = (int)threadIdx.x, from = table_of(a, 0);
-    const int arrived[IG_N_FILL] = { ig_load_fresh(a->xc.seen), ig_load_fresh(a->xc.seen + 1) };
+    const int behind = ig_load_fresh(a->xc.seen + IG_BEHIND), ahead = ig_load_fresh(a->xc.seen + IG_AHEAD);
     for (int e = t; e < N_EXPERT; e += threads) {
         c->way[e] = way_now(ig_load_fresh(a->xc.way + from * N_EXPERT + e),
-                            ig_load_fresh(a->xc.fill + from * N_EXPERT + e), arrived);
+                            ig_load_fresh(a->xc.fill + from * N_EXPERT + e), behind, ahead);
         c->use[e] = ig_load_float(a->xc.use + from * N_EXPERT + e);
     }
     load_victims(c, a->xc.victim + from * VICTIM_WORDS, a->xc.ways);

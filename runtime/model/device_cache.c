@@ -337,7 +337,8 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     m->share = o->link_share - 1;
     m->behind = o->behind - 1;
     m->ahead = o->ahead ? o->ahead - 1 : m->share < 0 && m->behind != 0 ? AHEAD : 0;
-    m->cpu = m->share != 100 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
+    /* Its threads start prefetches, too. */
+    m->cpu = m->share != 100 || o->ahead > 1 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
     ig_device_slow(e->device, o->link_bw);
     m->link_bw = o->link_bw;
     if (o->link_bw)
