@@ -89,6 +89,27 @@ check_cache() { # name, binary, weights
         "$(awk -v h="${hit:--1}" 'BEGIN { if (!(h > 0 && h < 100)) print "want between 0 and 100 %, got " h }' </dev/null; [ -n "$hit" ] || cat "$tmp/err")"
 }
 
+# Policy static, 6 ways: as many hits as the trace's own table foretells, whatever passed through the slots before.
+check_static() { # name, binary, weights
+    awk -f "$(dirname "$0")/skewed.awk" </dev/null >"$tmp/skewed.csv"
+    want=$(awk -F, -v ways=6 '!/^#/ && $1 != "turn" { n[$4 "," $6]++; chosen[++all] = $4 "," $6 }
+        END { for (l = 0; l < 3; l++)
+                  for (w = 0; w < ways; w++) {
+                      best = -1
+                      for (x = 0; x < 8; x++)
+                          if (!((l "," x) in kept) && (best < 0 || n[l "," x] > n[l "," best])) best = x
+                      kept[l "," best]
+                  }
+              for (i = 1; i <= all; i++) hit += chosen[i] in kept
+              printf "%.2f", 100 * hit / all }' "$tmp/skewed.csv")
+    for p in 0 20; do
+        got=$("$2" bench -m "$3" -p $p -n 32 -r 1 -t 1 --link 100 --route "$tmp/skewed.csv" 2>"$tmp/err" |
+            sed -n 's/^decode: \([0-9.]*\) % of the chosen.*/\1/p')
+        report "$1: after a batch of $p rows, $want % of the chosen experts are in their slots" \
+            "$([ "$got" = "$want" ] || { echo "got: $got %"; cat "$tmp/err"; })"
+    done
+}
+
 # What the program says and does without a device; with one, what it took.
 check_info() { # name, binary, weights
     cpu "$2" info -m "$3" >"$tmp/out" 2>&1
@@ -190,6 +211,7 @@ for name in "$@"; do
     case $name in
     demo | xc-mixtral) [ "${FLAVOR:-}" = -emulated ] || [ -n "$run" ] || check_trouble "$name" "$bin" "$w" ;;
     esac
+    case $name in xc-static) [ -n "$run" ] || check_static "$name" "$bin" "$w" ;; esac
     case $name in xc-* | demo | latent-q8_0) [ -n "$run" ] || check_calls "$name" "$bin" "$w" ;; esac
     case $name in
     demo)
