@@ -238,7 +238,8 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     ig_prefill_open(e);
     ig_hot_fill(e);
     /* What is refused later than now, ig_device_pinned_says says. */
-    const uint64_t in_the_end = ig_device_reaching(e->device) ? want : m->reach;
+    const uint64_t in_the_end =
+        ig_device_reaching(e->device) ? want : ig_device_reached(e->device);
     if (in_the_end < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
                          100.0 * (double)in_the_end / (double)experts);
