@@ -7,6 +7,9 @@
 #   make ... PROBE=1                measure this machine again (HW=this measures once)
 #   make ... CC=COMPILER CUDA=DIR   another compiler; the CUDA toolkit, for profiles with a GPU
 #   make setup                      install the packages that are missing
+#   make units plan-units           the tests of the C and of the Lua parts alone
+#   make test-gpu bench-gpu         on a machine with the GPU (EMULATE=1 test-gpu: without one)
+#   make matrix                     every model on every machine profile
 #   make install PREFIX=/usr/local DESTDIR=
 #
 # SAN=address,undefined builds everything with those sanitizers; ASSERT=1 keeps IG_ASSERT;
@@ -96,7 +99,7 @@ endif
 endif
 
 generate:
-	@$(LUA) build.lua "$(MODEL)" "$(or $(HW),this)" $(foreach s,$(SET),--set $(s)) $(if $(PROBE),--probe)
+	@$(LUA) build.lua "$(MODEL)" "$(or $(HW),this)" $(foreach s,$(SET),--set $(s)) $(if $(filter-out 0,$(PROBE)),--probe)
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile; $(LUA) build.lua --help
