@@ -306,7 +306,7 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     return s;
 }
 
-enum { AHEAD = 2 }; /* layers with experts that prefetch looks ahead, if not said otherwise */
+enum { AHEAD = 1 }; /* layers with experts that prefetch looks ahead, if not said otherwise */
 #define PINNED_FIRST (UINT64_C(1) << 30)
 static void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: said all */
 
@@ -338,7 +338,10 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     m->behind = o->behind - 1;
     m->ahead = o->ahead ? o->ahead - 1 : m->share < 0 && m->behind != 0 ? AHEAD : 0;
     /* Its threads start prefetches, too. */
-    m->cpu = m->share != 100 || o->ahead > 1 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
+    m->cpu = IG_XC_STATIC || m->share != 100 || o->ahead > 1 || m->reach < experts ||
+             m->sets < routed_before(IG_N_LAYER);
+    ig_miss_team(e, m->cpu && !IG_XC_STATIC && m->ways > IG_N_EXPERT_USED &&
+                        (m->ahead || m->behind == 1 || (m->behind < 0 && m->share < 0)));
     ig_device_slow(e->device, o->link_bw);
     m->link_bw = o->link_bw;
     if (o->link_bw)
@@ -346,8 +349,10 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     ig_rate_measure(e);
     ig_miss_plan(m);
     ig_prefill_open(e);
+    ig_hot_fill(e);
     /* What is refused later than now, ig_device_pinned_says says. */
-    const uint64_t in_the_end = ig_device_reaching(e->device) ? want : m->reach;
+    const uint64_t in_the_end =
+        ig_device_reaching(e->device) ? want : ig_device_reached(e->device);
     if (in_the_end < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
                          100.0 * (double)in_the_end / (double)experts);
@@ -401,6 +406,7 @@ void ig_stream_end(struct ig_engine *e)
 {
     if (n_passing == 0) return;
     empty(e); /* the slots held layers */
+    ig_hot_gone();
     ig_prefill_streamed();
 }
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer)

@@ -153,12 +153,14 @@ void ig_prefill_open(struct ig_engine *e)
     prefill.rows = most_rows(by_cpu);
 }
 
+static double full_s(const struct ig_miss *m) { return m->link.each[0] * m->sets * m->ways; }
+
 void ig_prefill_row(struct ig_engine *e, double took)
 {
     const struct ig_miss *m = &e->miss;
     prefill.step_s += (took - prefill.step_s) / 8;
     /* What a row brought would have to come again. */
-    const double full = m->link.each[0] * m->sets * m->ways, more = m->link.each[0] * m->sets;
+    const double full = full_s(m), more = m->link.each[0] * m->sets;
     if (prefill.refill_s < full) prefill.refill_s += more < full ? more : full;
 }
 
@@ -182,6 +184,7 @@ int ig_prefill_by_cpu(int layer)
 }
 
 void ig_prefill_streamed(void) { prefill.refill_s = 0.0; }
+void ig_prefill_filled(const struct ig_engine *e) { prefill.refill_s = full_s(&e->miss); }
 
 const char *ig_prefill_says(const struct ig_engine *e)
 {

@@ -16,45 +16,58 @@
 
 #if IG_XC
 
-/* What the trial of the ways counts: a cache's content follows the way, so that blocks are
- * long. */
-static const struct ig_trial_rule rule = {
+/* What the trial of the ways counts.  Where what the CPU computes stays missing, a cache's content
+ * follows the way, so that blocks are long; else short ones see the same text. */
+static const struct ig_trial_rule long_blocks = {
     .warm = 32, .block = 24, .skip = 12, .rounds = 4, .every = 2048, .gain = 0.98
 };
+static const struct ig_trial_rule short_blocks = {
+    .warm = 32, .block = 4, .skip = 1, .rounds = 16, .every = 2048, .gain = 0.98
+};
+static const struct ig_trial_rule *rule_of(const struct ig_miss *m)
+{
+    return m->way[0].behind ? &short_blocks : &long_blocks;
+}
 
-/* Add a way whose split is way 0's. */
-static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name)
+/* Per cent of a step's misses that take the link, -1: as measured.  Policy static keeps what is in
+ * its slots, so that nothing could come into them. */
+static int fixed_share(const struct ig_miss *m) { return IG_XC_STATIC ? 0 : m->share; }
+
+/* One more way: way 0's split, or the link alone; with prefetch or without. */
+static void add_way(struct ig_miss *m, int *n, const char *name, int link, int ahead)
 {
     struct ig_miss_way *w = &m->way[*n];
-    *w = (struct ig_miss_way){ .name = name };
-    memcpy(w->split, m->way[0].split, sizeof w->split);
+    *w = m->way[0];
+    w->name = name;
+    w->ahead = ahead ? IG_FILLS_AHEAD : 0;
+    if (w->behind) w->behind = ahead ? IG_FILLS_BESIDE : IG_FILLS_MOST;
+    for (int i = 0; i <= IG_N_EXPERT_USED && link; i++) w->split[i] = i;
     ++*n;
-    return w;
 }
 
 void ig_miss_plan(struct ig_miss *m)
 {
     const struct ig_side none = { 0 };
-    const int can = m->cpu && m->ways > IG_N_EXPERT_USED, own = m->share < 0;
+    const int share = fixed_share(m), own = share < 0;
+    const int can = m->cpu && !IG_XC_STATIC && m->ways > IG_N_EXPERT_USED;
     const int behind = can && (m->behind == 1 || (m->behind < 0 && own));
     struct ig_miss_way *w = &m->way[0];
-    int n_way = 1, same = 1;
+    int n_way = 0, same = 1;
     if (!can) m->ahead = 0;
-    *w = (struct ig_miss_way){ .name = "by the rates" };
-    w->behind = !behind ? 0 : m->ahead ? IG_FILLS_BESIDE : IG_FILLS_MOST;
-    w->ahead = m->ahead ? IG_FILLS_AHEAD : 0;
+    w->behind = behind;
     ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, !behind, w->split);
     for (int n = 0; n <= IG_N_EXPERT_USED; n++) {
-        if (m->cpu && !own) w->split[n] = (n * m->share + 50) / 100;
+        if (m->cpu && !own) w->split[n] = (n * share + 50) / 100;
         same &= w->split[n] == n;
     }
-    if (own && m->ahead) add_way(m, &n_way, "without prefetch")->behind = behind ? IG_FILLS_MOST : 0;
+    add_way(m, &n_way, "by the rates", 0, m->ahead);
+    if (own && m->ahead) add_way(m, &n_way, "without prefetch", 0, 0);
     /* A link far below the CPU is not worth a trial's steps. */
     if (own && !same && m->link.each[0] < 3 * m->by_cpu.each[0]) {
-        w = add_way(m, &n_way, "with the link alone");
-        for (int n = 0; n <= IG_N_EXPERT_USED; n++) w->split[n] = n;
+        add_way(m, &n_way, "with the link alone", 1, 0);
+        if (m->ahead) add_way(m, &n_way, "with the link and prefetch", 1, 1);
     }
-    ig_trial_init(&m->trial, &rule, n_way);
+    ig_trial_init(&m->trial, rule_of(m), n_way);
 }
 
 void ig_miss_begin(struct ig_miss *m, int pinning)
@@ -69,13 +82,13 @@ void ig_miss_begin(struct ig_miss *m, int pinning)
     split[IG_ASK_AHEAD] = pinning ? 0 : w->ahead;
     split[IG_ASK_WAIT] = m->link.each[0] < 2 * (m->by_cpu.start + m->by_cpu.each[0]);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
-    split[0] = m->share < 0 && split[IG_ASK_BEHIND] == 0;
+    split[0] = fixed_share(m) < 0 && split[IG_ASK_BEHIND] == 0;
     m->began = ig_seconds();
 }
 
 void ig_miss_end(struct ig_miss *m, int judged)
 {
-    ig_trial_step(&m->trial, &rule, judged ? ig_seconds() - m->began : -1.0);
+    ig_trial_step(&m->trial, rule_of(m), judged ? ig_seconds() - m->began : -1.0);
 }
 
 static size_t say(char *text, size_t cap, size_t at, const char *fmt, ...)
@@ -108,8 +121,9 @@ const char *ig_miss_says(const struct ig_miss *m)
         at = say(text, sizeof text, at, " %d", (int)m->way[t->best].split[n]);
     if (m->way[t->best].behind)
         at = say(text, sizeof text, at, ", which copies the CPU's into slots behind the work");
-    if (m->share >= 0)
-        say(text, sizeof text, at, ", as --link says");
+    if (fixed_share(m) >= 0)
+        say(text, sizeof text, at,
+            IG_XC_STATIC ? ": the slots keep what they have" : ", as --link says");
     else if (t->trials > 0) {
         for (int w = 0; w < t->n_way; w++)
             at = say(text, sizeof text, at, "%s %.3f%s %s", w ? "," : ": steps took",
@@ -121,6 +135,16 @@ const char *ig_miss_says(const struct ig_miss *m)
     return text;
 }
 
+/* Seconds of the soonest way with prefetch, or without. */
+static double best_of(const struct ig_miss *m, int ahead)
+{
+    double best = 0.0;
+    for (int w = 0; w < m->trial.n_way; w++)
+        if (!m->way[w].ahead == !ahead && (best <= 0.0 || m->trial.mean[w] < best))
+            best = m->trial.mean[w];
+    return best;
+}
+
 const char *ig_miss_ahead_says(const struct ig_miss *m)
 {
     static char text[256];
@@ -129,13 +153,14 @@ const char *ig_miss_ahead_says(const struct ig_miss *m)
         return m->cpu ? "off, because nothing was asked of it (--ahead) or a set has no way to spare"
                       : "off, because the link takes what is missing when it is asked for";
     size_t at = say(text, sizeof text, 0, "next-router, %d layers ahead: ", m->ahead);
-    if (t->n_way < 2 || m->way[1].ahead)
+    if (t->n_way < 2)
         say(text, sizeof text, at, "on, because --ahead says so");
     else if (t->trials == 0)
         say(text, sizeof text, at, "on, because no trial has ended yet");
     else
         say(text, sizeof text, at, "%s, because steps took %.3f ms with it, %.3f without (trial %u)",
-            m->way[t->best].ahead ? "on" : "off", 1e3 * t->mean[0], 1e3 * t->mean[1], t->trials);
+            m->way[t->best].ahead ? "on" : "off", 1e3 * best_of(m, 1), 1e3 * best_of(m, 0),
+            t->trials);
     return text;
 }
 
@@ -157,6 +182,20 @@ static void look(struct ig_engine *e, int end, int must)
 }
 void ig_miss_look(struct ig_engine *e) { look(e, IG_N_LAYER, 1); }
 
+#ifndef MOVER_LEAST
+#define MOVER_LEAST 8 /* threads */
+#endif
+
+void ig_miss_team(struct ig_engine *e, int fills)
+{
+    struct ig_miss *m = &e->miss;
+    m->mover = fills && e->team.n >= MOVER_LEAST;
+    ig_team_set(&m->team, e->team.n - m->mover, NULL);
+}
+
+/* The thread that starts copies. */
+static int starter(const struct ig_miss *m) { return m->mover ? m->team.n : 0; }
+
 /* Until the device has asked for this layer.  A device that has failed would leave us waiting;
  * thread 0, which starts it, sees to that. */
 static void await_question(const struct ig_worker *w, int layer)
@@ -165,12 +204,12 @@ static void await_question(const struct ig_worker *w, int layer)
     const uint32_t *posted = &e->miss.ask->posted[layer].step;
     for (uint32_t spins = 1; __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step; spins++) {
         ig_pause();
-        if (w->tid == 0) look(e, layer, 0);
+        if (w->tid == starter(&e->miss)) look(e, layer, 0);
         if (w->tid == 0 && spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
             __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step)
             ig_die("device: it ended a step without asking for layer %d", layer);
     }
-    if (w->tid == 0) look(e, layer, 1);
+    if (w->tid == starter(&e->miss)) look(e, layer, 1);
 }
 
 struct asked {
@@ -254,7 +293,7 @@ static void down(struct ig_worker *w, const struct asked *q, int i, int p)
 /* All threads; shares are panels, so that they are even whatever the numbers. */
 static void answer(struct ig_worker *w, const struct asked *q)
 {
-    struct ig_team *team = &w->e->team;
+    struct ig_team *team = &w->e->miss.team;
     const int panels = (IG_N_EMBD + 15) / 16;
     int lo, hi;
     ig_team_share(team, w->tid, q->n * BLOCKS * OF_BLOCK, &lo, &hi);
@@ -266,7 +305,7 @@ static void answer(struct ig_worker *w, const struct asked *q)
     ig_team_wait(team);
 }
 
-/* The device has its answer and is busy: time to start copies. */
+/* The device has its answer: what was asked may be copied. */
 static void fill_behind(struct ig_engine *e, const struct asked *q)
 {
     for (int i = 0; i < q->n; i++)
@@ -282,12 +321,20 @@ void ig_miss_answer(struct ig_worker *w, int layer)
     const struct asked q = { &ig_layers[layer], layer, asked[0], asked + 1,
                              asked + 1 + IG_N_EXPERT_USED, asked + 1 + 2 * IG_N_EXPERT_USED };
     if (q.n == 0) return;
+    if (w->tid == m->team.n) { /* the mover */
+        while (__atomic_load_n(&m->ask->done[layer].step, __ATOMIC_ACQUIRE) != m->step) {
+            ig_pause();
+            look(w->e, layer + 1, 0);
+        }
+        fill_behind(w->e, &q);
+        return;
+    }
     if (w->tid == 0) ig_range_begin("misses by the CPU", layer);
     answer(w, &q);
     if (w->tid != 0) return;
     ig_range_end();
     __atomic_store_n(&m->ask->done[layer].step, m->step, __ATOMIC_RELEASE);
-    fill_behind(w->e, &q);
+    if (!m->mover) fill_behind(w->e, &q);
 }
 
 static uint32_t common(uint32_t a, uint32_t b) { return b ? common(b, a % b) : a; }
@@ -315,7 +362,7 @@ static uint32_t all_experts(void)
 double ig_miss_rehearse(struct ig_engine *e, uint32_t from, int n, int of)
 {
     double began = 0.0;
-#pragma omp parallel num_threads(e->team.n)
+#pragma omp parallel num_threads(e->miss.team.n)
     {
         struct ig_worker w = ig_worker(e, omp_get_thread_num());
         int32_t rank[IG_N_EXPERT_USED], expert[IG_N_EXPERT_USED];

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "kernels.h"
 #include "split.h"
+#include "team.h"
 #include "trial.h"
 
 struct ig_engine;
@@ -51,6 +52,10 @@ struct ig_ask {
 
 struct ig_miss {
     struct ig_ask *ask;
+    /* Who computes: all threads, or all but the last, which starts the copies: with so many that memory
+     * is the limit, a copy that begins at once is worth more. */
+    struct ig_team team;
+    int mover; /* 1: there is such a thread */
     int sets, ways;   /* in use: the plan's, or fewer with --vram */
     uint64_t link_bw; /* bytes a second that the link carries at most; 0: as it is */
     int cpu;          /* 1: the CPU takes part */
@@ -90,7 +95,9 @@ const char *ig_miss_says(const struct ig_miss *m);
 int ig_miss_pick(uint32_t i, uint32_t most, int32_t *expert);
 /* Compute n questions of `of` experts, of picks `from` and on; seconds of a question. */
 double ig_miss_rehearse(struct ig_engine *e, uint32_t from, int n, int of);
-/* All threads: wait for a layer's question and answer it. */
+/* Who computes: with or without a thread for the copies. */
+void ig_miss_team(struct ig_engine *e, int fills);
+/* All threads: wait for a layer's question and answer it, or start what it asks to be copied. */
 void ig_miss_answer(struct ig_worker *w, int layer);
 
 #endif
