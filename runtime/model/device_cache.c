@@ -80,7 +80,8 @@ int ig_cache_ahead(const struct ig_engine *e, int layer)
     for (int l = layer + 1, n = 0; l < IG_N_LAYER; l++)
         if (ig_layers[l].ffn == IG_FFN_MOE && ++n == e->miss.ahead)
             return set_of(e, &ig_layers[l]) >= 0 &&
-                           ig_layers[l].expert_stride == ig_layers[layer].expert_stride
+                           ig_layers[l].expert_stride == ig_layers[layer].expert_stride &&
+                           ig_layers[l].router.fmt == ig_layers[layer].router.fmt
                        ? l
                        : -1;
     return -1;
