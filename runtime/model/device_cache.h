@@ -61,7 +61,8 @@ void ig_prefill_open(struct ig_engine *e);
 int ig_prefill_batch(struct ig_engine *e);
 int ig_prefill_by_cpu(int layer);
 void ig_prefill_layer(struct ig_engine *e, int layer);
-/* A row went by itself and took so long; layers passed through the slots; these were filled again. */
+/* A row went by itself and took so long; layers passed through the slots; these were filled again.
+ */
 void ig_prefill_row(struct ig_engine *e, double took);
 void ig_prefill_streamed(void);
 void ig_prefill_filled(const struct ig_engine *e);

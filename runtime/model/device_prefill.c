@@ -15,8 +15,8 @@
 
 #if IG_XC
 
-/* Batches whose time is taken at start: nearly all experts are chosen in both, so that what the many
- * take longer is their rows'. */
+/* Batches whose time is taken at start: nearly all experts are chosen in both, so that what the
+ * many take longer is their rows'. */
 enum { FEW_ROWS = 32, MANY_ROWS = 256 };
 
 static struct prefill {

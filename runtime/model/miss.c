@@ -26,48 +26,67 @@ static const struct ig_trial_rule short_blocks = {
 };
 static const struct ig_trial_rule *rule_of(const struct ig_miss *m)
 {
-    return m->way[0].behind ? &short_blocks : &long_blocks;
+    return m->way[0].behind || m->way[0].ahead ? &short_blocks : &long_blocks;
 }
 
 /* Per cent of a step's misses that take the link, -1: as measured.  Policy static keeps what is in
  * its slots, so that nothing could come into them. */
 static int fixed_share(const struct ig_miss *m) { return IG_XC_STATIC ? 0 : m->share; }
 
-/* One more way: way 0's split, or the link alone; with prefetch or without. */
-static void add_way(struct ig_miss *m, int *n, const char *name, int link, int ahead)
+/* A way of the trial: its split; prefetch or not; what the CPU computes is copied behind the work, or
+ * stays missing. */
+static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name, int ahead, int behind)
 {
-    struct ig_miss_way *w = &m->way[*n];
-    *w = m->way[0];
-    w->name = name;
+    struct ig_miss_way *w = &m->way[(*n)++];
+    *w = (struct ig_miss_way){ .name = name };
     w->ahead = ahead ? IG_FILLS_AHEAD : 0;
-    if (w->behind) w->behind = ahead ? IG_FILLS_BESIDE : IG_FILLS_MOST;
-    for (int i = 0; i <= IG_N_EXPERT_USED && link; i++) w->split[i] = i;
-    ++*n;
+    w->behind = !behind ? 0 : ahead ? IG_FILLS_BESIDE : IG_FILLS_MOST;
+    return w;
+}
+static void by_link(struct ig_miss_way *w, int per_cent)
+{
+    for (int n = 0; n <= IG_N_EXPERT_USED; n++) w->split[n] = (n * per_cent + 50) / 100;
+}
+
+/* With copies beside the work the link is theirs: what is asked of it meanwhile waits for them, and
+ * they for it (bench/LOG.tsv), so that the CPU, where it is no slower by far, answers all. */
+static void plan_copies(struct ig_miss *m)
+{
+    const int ahead = m->ahead > 0;
+    const double cpu = ig_split_seconds(&m->link, &m->by_cpu, 0, 1),
+                 link = ig_split_seconds(&m->link, &m->by_cpu, 1, 0);
+    int n = 0;
+    if (cpu < 1.5 * link) {
+        by_link(add_way(m, &n, "by the CPU and copies", ahead, 1), 0);
+        if (ahead) by_link(add_way(m, &n, "without prefetch", 0, 1), 0);
+    }
+    /* A link far below the CPU is not worth a trial's steps. */
+    if (m->link.each[0] < 3 * m->by_cpu.each[0]) {
+        by_link(add_way(m, &n, "with the link alone", 0, 0), 100);
+        ig_split(&m->link, &m->by_cpu, IG_N_EXPERT_USED, 1,
+                 add_way(m, &n, "by the rates", ahead, 0)->split);
+    }
+    ig_trial_init(&m->trial, rule_of(m), n);
 }
 
 void ig_miss_plan(struct ig_miss *m)
 {
     const struct ig_side none = { 0 };
     const int share = fixed_share(m), own = share < 0;
-    const int can = m->cpu && !IG_XC_STATIC && m->ways > IG_N_EXPERT_USED;
-    const int behind = can && (m->behind == 1 || (m->behind < 0 && own));
-    struct ig_miss_way *w = &m->way[0];
-    int n_way = 0, same = 1;
+    const int can = m->cpu && !IG_XC_STATIC && m->ways > IG_N_EXPERT_USED && m->link.each[0] > 0.0;
+    int n = 0, same = 1;
     if (!can) m->ahead = 0;
-    w->behind = behind;
-    ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, !behind, w->split);
-    for (int n = 0; n <= IG_N_EXPERT_USED; n++) {
-        if (m->cpu && !own) w->split[n] = (n * share + 50) / 100;
-        same &= w->split[n] == n;
+    if (own && can && m->behind < 0) {
+        plan_copies(m);
+        return;
     }
-    add_way(m, &n_way, "by the rates", 0, m->ahead);
-    if (own && m->ahead) add_way(m, &n_way, "without prefetch", 0, 0);
-    /* A link far below the CPU is not worth a trial's steps. */
-    if (own && !same && m->link.each[0] < 3 * m->by_cpu.each[0]) {
-        add_way(m, &n_way, "with the link alone", 1, 0);
-        if (m->ahead) add_way(m, &n_way, "with the link and prefetch", 1, 1);
-    }
-    ig_trial_init(&m->trial, rule_of(m), n_way);
+    struct ig_miss_way *w = add_way(m, &n, "by the rates", m->ahead, can && m->behind == 1);
+    ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, !w->behind, w->split);
+    if (m->cpu && !own) by_link(w, share);
+    for (int i = 0; i <= IG_N_EXPERT_USED; i++) same &= w->split[i] == i;
+    if (own && !same && m->link.each[0] < 3 * m->by_cpu.each[0])
+        by_link(add_way(m, &n, "with the link alone", m->ahead, 0), 100);
+    ig_trial_init(&m->trial, rule_of(m), n);
 }
 
 void ig_miss_begin(struct ig_miss *m, int pinning)
@@ -82,7 +101,7 @@ void ig_miss_begin(struct ig_miss *m, int pinning)
     split[IG_ASK_AHEAD] = pinning ? 0 : w->ahead;
     split[IG_ASK_WAIT] = m->link.each[0] < 2 * (m->by_cpu.start + m->by_cpu.each[0]);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
-    split[0] = fixed_share(m) < 0 && split[IG_ASK_BEHIND] == 0;
+    split[0] = fixed_share(m) < 0 && w->behind == 0 && w->ahead == 0;
     m->began = ig_seconds();
 }
 

@@ -118,6 +118,10 @@ function T.test_published_phi_geometry()
   lu.assertTrue(p.cache.slots >= 125 and p.cache.slots <= 128, p.cache.slots)
   lu.assertStrContains(shapes(p.cache.weighed), "25 x 5, 21 x 6")
   eq(shapes { p.background }, "21 x 6")
+  -- Larger batches take slots that 31 sets of 4 leave over: the default's answers are as fast.
+  local default = published("phi-3.5-moe")
+  eq({ default.size.batch, default.cache.sets, default.cache.ways }, { 2048, p.cache.sets, p.cache.ways })
+  eq(default.cache.seconds, p.cache.seconds)
 end
 
 -- Rows of a batch against slots: 2048 rows cost Mixtral a slot and a set, which its answers feel; where they
