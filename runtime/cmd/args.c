@@ -417,7 +417,8 @@ enum ig_err ig_args_parse(struct ig_opts *o, enum ig_cmd cmd, int argc, char **a
     memset(o, 0, sizeof *o);
     o->operands = (const char **)(uintptr_t)argv; /* those read already make room */
     o->pin = 100;
-    o->bench_prompt = o->bench_gen = o->greedy = o->link_share = o->behind = o->ahead = -1; /* not given */
+    o->bench_prompt = o->bench_gen = o->greedy = o->link_share = o->behind = o->ahead =
+        -1; /* not given */
     for (int i = 0; i < N_ARG && !err; i++)
         if ((table[i].cmds & cmd) && table[i].def) err = set(o, &table[i], table[i].def, why);
 

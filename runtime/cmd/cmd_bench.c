@@ -104,8 +104,7 @@ static double decode_once(struct bench *b)
     decode_calls =
         (struct ig_device_calls){ after.graphs - before.graphs, after.kernels - before.kernels,
                                   after.copies - before.copies, after.waits - before.waits,
-                                  after.takes - before.takes,
-                                  after.fetches - before.fetches };
+                                  after.takes - before.takes,   after.fetches - before.fetches };
     ig_set_choices(b->e, NULL, NULL, NULL);
     return ms;
 }

@@ -15,7 +15,8 @@
 
 enum { FARTHEST = 8 }; /* of recorded predictions: ig_set_choices */
 
-/* Words of COUNT: counters, the step, the split; fills that arrived and begun, as each layer saw it. */
+/* Words of COUNT: counters, the step, the split; fills that arrived and begun, as each layer saw
+ * it. */
 enum {
     COUNTS = IG_N_DCOUNT * IG_N_LAYER,
     SPLIT = COUNTS + 1,
@@ -352,8 +353,7 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     ig_prefill_open(e);
     ig_hot_fill(e);
     /* What is refused later than now, ig_device_pinned_says says. */
-    const uint64_t in_the_end =
-        ig_device_reaching(e->device) ? want : ig_device_reached(e->device);
+    const uint64_t in_the_end = ig_device_reaching(e->device) ? want : ig_device_reached(e->device);
     if (in_the_end < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
                          100.0 * (double)in_the_end / (double)experts);

@@ -66,8 +66,8 @@ static void layer_step(struct ig_engine *e, int layer)
               fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
     const int asks = cached && ig_step.args.xc.posted != NULL;
     run_step(e, STEP_gate_up,
-             asks + ahead + (ig_step.args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + ig_aside_blocks() +
-                 fills,
+             asks + ahead + (ig_step.args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) +
+                 ig_aside_blocks() + fills,
              1);
     run_step(e, STEP_down, EMBD_PANELS + cached, 1);
 }
@@ -149,8 +149,7 @@ void ig_step_hand_over(const struct ig_engine *e, int row, int n)
 static void answered_step(struct ig_engine *e, int looked_into)
 {
     ig_range_begin("decode step", e->batch->pos[ig_step.shown_row]);
-    ig_miss_begin(&e->miss,
-                  e->miss.reach != e->miss.reach_want && ig_device_reaching(e->device));
+    ig_miss_begin(&e->miss, e->miss.reach != e->miss.reach_want && ig_device_reaching(e->device));
     if (looked_into) {
         ig_step.args.logits = ig_step.seen->logits + (size_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE;
         run_step(e, STEP_embed, 1, 1);

@@ -33,9 +33,10 @@ static const struct ig_trial_rule *rule_of(const struct ig_miss *m)
  * its slots, so that nothing could come into them. */
 static int fixed_share(const struct ig_miss *m) { return IG_XC_STATIC ? 0 : m->share; }
 
-/* A way of the trial: its split; prefetch or not; what the CPU computes is copied behind the work, or
- * stays missing. */
-static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name, int ahead, int behind)
+/* A way of the trial: its split; prefetch or not; what the CPU computes is copied behind the work,
+ * or stays missing. */
+static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name, int ahead,
+                                   int behind)
 {
     struct ig_miss_way *w = &m->way[(*n)++];
     *w = (struct ig_miss_way){ .name = name };
@@ -169,15 +170,17 @@ const char *ig_miss_ahead_says(const struct ig_miss *m)
     static char text[256];
     const struct ig_trial *t = &m->trial;
     if (!m->ahead)
-        return m->cpu ? "off, because nothing was asked of it (--ahead) or a set has no way to spare"
-                      : "off, because the link takes what is missing when it is asked for";
+        return m->cpu
+                   ? "off, because nothing was asked of it (--ahead) or a set has no way to spare"
+                   : "off, because the link takes what is missing when it is asked for";
     size_t at = say(text, sizeof text, 0, "next-router, %d layers ahead: ", m->ahead);
     if (t->n_way < 2)
         say(text, sizeof text, at, "on, because --ahead says so");
     else if (t->trials == 0)
         say(text, sizeof text, at, "on, because no trial has ended yet");
     else
-        say(text, sizeof text, at, "%s, because steps took %.3f ms with it, %.3f without (trial %u)",
+        say(text, sizeof text, at,
+            "%s, because steps took %.3f ms with it, %.3f without (trial %u)",
             m->way[t->best].ahead ? "on" : "off", 1e3 * best_of(m, 1), 1e3 * best_of(m, 0),
             t->trials);
     return text;
@@ -337,8 +340,12 @@ void ig_miss_answer(struct ig_worker *w, int layer)
     if (ig_layers[layer].ffn != IG_FFN_MOE) return;
     await_question(w, layer);
     const int32_t *asked = m->ask->asked[layer];
-    const struct asked q = { &ig_layers[layer], layer, asked[0], asked + 1,
-                             asked + 1 + IG_N_EXPERT_USED, asked + 1 + 2 * IG_N_EXPERT_USED };
+    const struct asked q = { &ig_layers[layer],
+                             layer,
+                             asked[0],
+                             asked + 1,
+                             asked + 1 + IG_N_EXPERT_USED,
+                             asked + 1 + 2 * IG_N_EXPERT_USED };
     if (q.n == 0) return;
     if (w->tid == m->team.n) { /* the mover */
         while (__atomic_load_n(&m->ask->done[layer].step, __ATOMIC_ACQUIRE) != m->step) {

@@ -23,11 +23,17 @@ struct ig_flag {
 };
 
 /* Words of `split` behind its k + 1 numbers: how many pages of 4 KiB of the experts the link can
- * reach; how many fills may be under way for one behind the work to begin, and for a prefetch; 1: the
- * next to arrive is waited for. */
-enum { IG_ASK_PAGES = IG_N_EXPERT_USED + 1, IG_ASK_BEHIND, IG_ASK_AHEAD, IG_ASK_WAIT, IG_ASK_WORDS };
-/* Fills count apart by kind (kernels/cuda/args.h); most under way (the link's queue: each holds a way
- * that is of no use until it is there), alone and beside prefetches; more than that. */
+ * reach; how many fills may be under way for one behind the work to begin, and for a prefetch; 1:
+ * the next to arrive is waited for. */
+enum {
+    IG_ASK_PAGES = IG_N_EXPERT_USED + 1,
+    IG_ASK_BEHIND,
+    IG_ASK_AHEAD,
+    IG_ASK_WAIT,
+    IG_ASK_WORDS
+};
+/* Fills count apart by kind (kernels/cuda/args.h); most under way (the link's queue: each holds a
+ * way that is of no use until it is there), alone and beside prefetches; more than that. */
 enum { IG_FILLS_MOST = 8, IG_FILLS_BESIDE = 1, IG_FILLS_AHEAD = 2, IG_FILLS = 64 };
 /* Of one layer: prefetches. */
 enum { IG_GUESS_MOST = 2 };
@@ -52,17 +58,17 @@ struct ig_ask {
 
 struct ig_miss {
     struct ig_ask *ask;
-    /* Who computes: all threads, or all but the last, which starts the copies: with so many that memory
-     * is the limit, a copy that begins at once is worth more. */
+    /* Who computes: all threads, or all but the last, which starts the copies: with so many that
+     * memory is the limit, a copy that begins at once is worth more. */
     struct ig_team team;
-    int mover; /* 1: there is such a thread */
+    int mover;        /* 1: there is such a thread */
     int sets, ways;   /* in use: the plan's, or fewer with --vram */
     uint64_t link_bw; /* bytes a second that the link carries at most; 0: as it is */
     int cpu;          /* 1: the CPU takes part */
     int share;        /* per cent of misses that take the link; -1: as measured */
-    int behind;       /* 1: what the CPU computed is copied into a slot behind the work; -1: as it pays */
-    int ahead;        /* prefetch for the layer with experts so many further on; 0: none */
-    int looked;       /* layers whose prefetches have been started in this step */
+    int behind; /* 1: what the CPU computed is copied into a slot behind the work; -1: as it pays */
+    int ahead;  /* prefetch for the layer with experts so many further on; 0: none */
+    int looked; /* layers whose prefetches have been started in this step */
     uint32_t fills[2]; /* so far, by kind */
     uint32_t step;
     uint64_t reach;              /* bytes of the experts that the device can read; grows at first */
@@ -80,8 +86,8 @@ struct ig_miss {
 
 /* The tables of `split`, from link, by_cpu and share. */
 void ig_miss_plan(struct ig_miss *m);
-/* A step begins (while memory is pinned the driver starts no copy), and has ended; judged 0: nothing
- * can be said by its time. */
+/* A step begins (while memory is pinned the driver starts no copy), and has ended; judged 0:
+ * nothing can be said by its time. */
 void ig_miss_begin(struct ig_miss *m, int pinning);
 void ig_miss_end(struct ig_miss *m, int judged);
 /* Prefetches that are still to be started: the step's kernels have ended. */

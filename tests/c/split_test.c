@@ -72,7 +72,8 @@ static void fixed_costs_count(void **state)
     assert_int_equal(split[MOST], 0);
 }
 
-/* What is copied behind the work is not missing again: the split is the sooner one, by however little. */
+/* What is copied behind the work is not missing again: the split is the sooner one, by however
+ * little. */
 static void copied_behind_is_the_soonest(void **state)
 {
     (void)state;
