@@ -145,11 +145,22 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
     if (mine) *to = before + biased(&a->mo, r, panel_get(parts[t], fmt, r % PR)) * RESIDUAL_SCALE;
 }
 
+/* For all blocks of this layer's experts to agree on: which fills have arrived by now. */
+IG_FN void see_fills(const struct ig_args *a)
+{
+    const int i = (int)threadIdx.x / 32;
+    if (threadIdx.x % 32 > 0) return;
+    if (i < IG_N_FILL) a->xc.seen[i] = ig_load_arrived(a->xc.arrived + i);
+    else if (i < 2 * IG_N_FILL) a->xc.seen[i] = ig_load_fresh(a->xc.begun + i - IG_N_FILL);
+}
+
 /* x += o times attention's output. */
 IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
 {
     DISPATCH(&a, FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
+    if (CACHED && a.routed && blockIdx.x == 0) see_fills(&a);
 }
+_Static_assert(PANEL_THREADS >= 64 * IG_N_FILL, "a warp a word");
 
 /* Value i of the normed row, raw in xs, where the experts read it. */
 IG_FN void leave_normed(const struct ig_args *a, int i, float w, const float *xs, float mean, float scale)
@@ -160,14 +171,18 @@ IG_FN void leave_normed(const struct ig_args *a, int i, float w, const float *xs
     if (ANY_BLOCK(FMT_GATE_UP)) quantize_warp(a->xq + i / QB, v);
 }
 
-/* With ROWS 1 the first ROUTER_LEAVES blocks leave the normed row, a value a thread, and the first of them says
- * what the dense block beside the experts counts. */
-IG_FN void router_body(const struct ig_args *a, int fmt, int block)
+/* With ROWS 1 the first blocks leave the normed row, a value a thread, and the first of them says what the dense
+ * block beside the experts counts; those from a->routers on make the logits of a layer further on. */
+IG_FN void router_body(const struct ig_args *a, int fmt, int at)
 {
+    const int ahead = CACHED && at >= a->routers, block = ahead ? at - a->routers : at;
+    const struct ig_dmat *router = ahead ? &a->xc.ahead.router : &a->router;
+    const float *bias = ahead ? a->xc.ahead.norm_bias : a->ffn_norm_bias;
+    float *const rl = ahead ? a->xc.ahead.rl : a->rl;
     IG_SHARED panel_parts parts[ROWS];
     const int halves = IS_BLOCK(fmt) ? 1 : 2, leaves = ROWS == 1 && block < 0, i = (int)threadIdx.x;
     const int p = leaves ? 0 : block / halves, wide = PR / halves, mine = (int)blockIdx.x * PANEL_THREADS + i;
-    const struct panel panel = { a->router.p + (size_t)p * a->router.stride, fmt, N_EMBD,
+    const struct panel panel = { router->p + (size_t)p * router->stride, fmt, N_EMBD,
                                  IS_BLOCK(fmt) ? -1 : block & 1,
                                  panel_unroll(fmt, N_EMBD, FLIGHT_ROUTER) };
     struct bunch b;
@@ -180,7 +195,7 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
         mine_w = a->ffn_norm[mine < N_EMBD ? mine : 0];
     else
         panel_load(&b, &panel, 0);
-    norm_weights(w, a->ffn_norm, PANEL_THREADS);
+    norm_weights(w, ahead ? a->xc.ahead.norm : a->ffn_norm, PANEL_THREADS);
     ig_after_previous();
     const int rows = rows_here(a->n, &first);
 #if ROWS == 1
@@ -194,7 +209,7 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
         leave_normed(a, mine, mine_w, xs, mean, scale);
         if (!SHARED_GATE || !a->shared_gate || blockIdx.x > 0) return;
     }
-    apply_norm(v, w, a->ffn_norm_bias, mean, scale, PANEL_THREADS);
+    apply_norm(v, w, bias, mean, scale, PANEL_THREADS);
     if (SHARED_GATE) __syncthreads(); /* block 0 has read what xs held */
     normed_for(x, v, fmt, FMT_ROUTER, xs, qs, PANEL_THREADS);
     if (SHARED_GATE && leaves) {
@@ -205,14 +220,14 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
     }
 #else
     (void)mine_w;
-    normed(a, x, NULL, fmt, w, a->ffn_norm_bias, NULL, first, PANEL_THREADS);
+    normed(a, x, NULL, fmt, w, bias, NULL, first, PANEL_THREADS);
 #endif
     stamp_mark(2);
     panel_product(parts, &b, &panel, x, rows);
     if (i < rows * wide) {
         const int r = block % halves * wide + i % wide;
-        a->rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
-            biased(&a->router, p * PR + r, panel_get(parts[i / wide], fmt, r));
+        rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
+            biased(router, p * PR + r, panel_get(parts[i / wide], fmt, r));
     }
 }
 

@@ -149,17 +149,26 @@ IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
 }
 
 /* An item is 32 hidden values of a chosen expert, rank by rank; of many, so many blocks as the device has room for
- * share them.  Behind them a block each 32 of the dense block.  With a cache a block has one item, and one more that speaks
- * with the CPU stands before them, and those that fill slots behind. */
+ * share them.  Behind them a block each 32 of the dense block.  With a cache a block has one item; one more that
+ * speaks with the CPU stands before them, one that looks ahead, and behind them those that fill slots. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
     IG_SHARED struct chosen c;
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
-    const int asks = CACHED && a.routed && a.xc.posted != NULL, items = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
+    const int asks = CACHED && a.routed && a.xc.posted != NULL, ahead = asks && a.xc.ahead.layer >= 0;
+    const int items = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
     const int dense = DIV_UP(a.aside, QB), routed = CACHED ? items : (int)gridDim.x - dense;
-    const int block = (int)blockIdx.x - asks, rank = block / FF_BLOCKS, fill = block - routed - dense;
+    const int block = (int)blockIdx.x - asks - ahead, rank = block / FF_BLOCKS, fill = block - routed - dense;
     const int aside = WITH_ASIDE && block >= routed && fill < 0;
     const int force = ig_load_fresh(a.force);
+#if N_WAY > 0
+    if (ahead && blockIdx.x == 1) {
+        load_ahead(&a, &c, GATE_UP_THREADS);
+        ig_after_previous();
+        look_ahead(&a, &c, GATE_UP_THREADS, force);
+        return;
+    }
+#endif
     if (CACHED && a.routed && !aside) load_set(&a, &c, GATE_UP_THREADS);
     ig_after_previous();
     const unsigned began = CACHED ? ig_clock() : 0;
@@ -184,6 +193,10 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 #endif
     const struct spot s = spot_of(&a, &c, rank);
     if (s.rank < 0) return;
+    if (CACHED && c.wait[rank]) { /* it is on its way */
+        if (threadIdx.x == 0) ig_await_arrived(a.xc.arrived + c.by[rank], c.number[rank]);
+        __syncthreads();
+    }
     const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift, rank, block, items, routed };
     DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, k, c.r.id, NULL, NULL, 1, qs, a.xn)
     if (CACHED && s.wait) ig_await_clock(began, s.wait);
@@ -234,7 +247,7 @@ IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *spots, 
     const int sub = (int)threadIdx.x / PANEL_THREADS, rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
     const struct spot s = down_spot(a, spots, c, rank);
     const struct panel panel = down_panel(a, fmt, s.expert);
-    if (sub < RANKS && a->routed && s.rank >= 0 && (s.shift != 0) == late) panel_load(b, &panel, 0);
+    if (sub < RANKS && a->routed && s.rank >= 0 && s.late == late) panel_load(b, &panel, 0);
 }
 
 /* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
