@@ -21,12 +21,15 @@
 #define AMX_MAGIC   12582912.0f /* 1.5 * 2^23: s added to its bits is AMX_MAGIC + s, |s| < 2^22 */
 #define AMX_SET1(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
 static const _Alignas(64) float amx_magic[16] = { AMX_SET1(AMX_MAGIC) };
+#ifndef AMX_AHEAD
+#define AMX_AHEAD 3 /* products */
+#define AMX_RING 4  /* more than that, a power of two */
+#define AMX_SETS 2
+#define AMX_SPAN 64
+#define AMX_RB 128
+#endif
 enum {
     AMX_ROWS = 16,
-    AMX_RB = 64,
-    AMX_SPAN = 32, /* blocks: their bytes and 16 rows' activations about fill the nearest cache */
-    AMX_AHEAD = 3, /* products */
-    AMX_RING = 4,  /* more than that, a power of two */
     AMX_LEAST = 6  /* rows: fewer are left to AVX-512 */
 };
 
@@ -38,67 +41,81 @@ static void amx_ready(const struct amx_config *config)
     now = config;
 }
 
-/* Sums of 16 rows of activations with 32 columns, through the tiles r, x and w. */
-#define AMX_PRODUCT(r, x, w, to, q, row, v, magic)                                                 \
-    do {                                                                                           \
-        TILE_LOAD(w, v, 64);                                                                       \
-        TILE_LOAD(x, q, row);                                                                      \
-        if (magic)                                                                                 \
-            TILE_LOAD(r, amx_magic, 0);                                                            \
-        else                                                                                       \
-            TILE_ZERO(r);                                                                          \
-        TILE_DOT8(r, x, w);                                                                        \
-        TILE_SAVE(r, to, 64);                                                                      \
-    } while (0)
+/* Sums of 16 rows of activations with 32 columns, through the tiles r, x and w; with subs == 2
+ * those of each 16 columns, one behind the other. */
+#define AMX_DOT(r, x, w, to, q, v, magic)                                                          \
+    TILE_LOAD(w, v, 64);                                                                           \
+    TILE_LOAD(x, q, IG_QBLOCK);                                                                    \
+    if (magic)                                                                                     \
+        TILE_LOAD(r, amx_magic, 0);                                                                \
+    else                                                                                           \
+        TILE_ZERO(r);                                                                              \
+    TILE_DOT8(r, x, w);                                                                            \
+    TILE_SAVE(r, to, 64);
+#define AMX_PRODUCT(r, x, w, to, q, v, subs)                                                       \
+    AMX_DOT(r, x, w, (to)[0], q, v, (subs) == 1)                                                   \
+    if ((subs) == 2) {                                                                             \
+        AMX_DOT(2, x, w, (to)[(subs) / 2], (q) + IG_QBLOCK / 2, (v) + 256, 0)                      \
+    }
 
-/* 16 rows' activations from a block on: the quants, in bytes from block to block and from row
- * to row, and what goes with them. */
-struct amx_x8 {
-    const int8_t *q;
-    size_t block, row;
-    const struct ig_xq *x[AMX_ROWS];
+/* What goes with 32 columns of 16 rows' activations, the columns' sums also by halves. */
+struct amx_side {
+    float d[AMX_ROWS], sum[AMX_ROWS], half[2][AMX_ROWS];
 };
 
-/* As they lie in memory if that is regular, else copied; rows that there are not repeat the
- * last one, and their results are dropped. */
-static struct amx_x8 amx_x8(int8_t (*copy)[AMX_ROWS][IG_QBLOCK], const void *const *x, int b, int n,
-                            int live)
+static inline int amx_part_blocks(int blocks, int part)
 {
-    struct amx_x8 r;
-    for (int t = 0; t < AMX_ROWS; t++)
-        r.x[t] = (const struct ig_xq *)x[t < live ? t : live - 1] + b;
-    const ptrdiff_t step = (const char *)r.x[1] - (const char *)r.x[0];
-    int regular = step > 0;
-    for (int t = 2; t < AMX_ROWS && regular; t++)
-        regular = (const char *)r.x[t] - (const char *)r.x[t - 1] == step;
-    if (regular) {
-        r.q = r.x[0]->q;
-        r.block = sizeof(struct ig_xq);
-        r.row = (size_t)step;
-        return r;
-    }
-    for (int j = 0; j < n; j++) {
-        for (int t = 0; t < AMX_ROWS; t++) memcpy(copy[j][t], r.x[t][j].q, IG_QBLOCK);
-    }
-    r.q = copy[0][0];
-    r.block = sizeof copy[0];
-    r.row = IG_QBLOCK;
-    return r;
+    return (blocks - part + IG_BLOCK_PARTS - 1) / IG_BLOCK_PARTS;
 }
 
-/* Which product is next: 16 rows after 16 rows, in them part after part. */
-struct amx_turn {
-    int row, part, j, n, blocks;
-};
-
-static inline void amx_turn(struct amx_turn *a)
+/* Where block j of a span lies when a part's blocks follow one another. */
+static inline int amx_place(int j, int blocks)
 {
-    a->j += IG_BLOCK_PARTS;
-    if (a->j < a->blocks) return;
-    a->j = ++a->part;
-    if (a->part < IG_BLOCK_PARTS && a->part < a->blocks) return;
-    a->part = a->j = 0;
-    a->row += AMX_ROWS;
+    const int part = j % IG_BLOCK_PARTS, each = blocks / IG_BLOCK_PARTS, more = blocks % IG_BLOCK_PARTS;
+    return part * each + (part < more ? part : more) + j / IG_BLOCK_PARTS;
+}
+
+size_t ig_amx_packed_bytes(int cols, int n)
+{
+    return (size_t)((n + AMX_ROWS - 1) / AMX_ROWS) * (size_t)(cols / IG_QBLOCK) *
+           (sizeof(struct amx_side) + AMX_ROWS * IG_QBLOCK);
+}
+
+static void amx_pack_one(struct amx_side *side, int8_t *q, const struct ig_xq *const *x, int b)
+{
+    const __m256i ones = _mm256_set1_epi8(1);
+    for (int t = 0; t < AMX_ROWS; t++) {
+        const struct ig_xq *from = x[t] + b;
+        const __m256i v = _mm256_loadu_si256((const void *)from->q);
+        _mm256_store_si256((void *)(q + t * IG_QBLOCK), v);
+        const __m256i four = _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, v);
+        const __m128i two = _mm_hadd_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+        const __m128i one = _mm_hadd_epi32(two, two);
+        side->d[t] = from->d;
+        side->sum[t] = (float)from->sum;
+        side->half[0][t] = (float)_mm_cvtsi128_si32(one);
+        side->half[1][t] = (float)_mm_extract_epi32(one, 1);
+    }
+}
+
+/* n rows of activations for the panels below; rows that there are not repeat the last one, and
+ * their results are dropped. */
+void ig_amx_pack(void *to, const void *const *x, int cols, int n)
+{
+    const int groups = (n + AMX_ROWS - 1) / AMX_ROWS, nb = cols / IG_QBLOCK;
+    struct amx_side *side = to;
+    int8_t *q = (int8_t *)(side + (size_t)groups * (size_t)nb);
+    for (int at = 0; at < nb; at += AMX_SPAN) {
+        const int blocks = nb - at < AMX_SPAN ? nb - at : AMX_SPAN;
+        for (int part = 0; part < IG_BLOCK_PARTS; part++)
+            for (int g = 0; g < groups; g++) {
+                const struct ig_xq *row[AMX_ROWS];
+                for (int t = 0; t < AMX_ROWS; t++)
+                    row[t] = x[g * AMX_ROWS + t < n ? g * AMX_ROWS + t : n - 1];
+                for (int b = part; b < blocks; b += IG_BLOCK_PARTS, q += AMX_ROWS * IG_QBLOCK)
+                    amx_pack_one(side++, q, row, at + b);
+            }
+    }
 }
 
 #define NAME amx
@@ -106,25 +123,11 @@ static inline void amx_turn(struct amx_turn *a)
 #include "quant_formats.inc.h"
 #include "quant_plain.inc.h"
 
-typedef void amx_rows_fn(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
-                         int n);
-
-static inline void amx_panel(amx_rows_fn *rows, ig_panel_fn *few, float (*y)[IG_PANEL_ROWS],
-                             const void *panel, const void *const *x, int cols, int n)
-{
-    int t = 0;
-    IG_KNOWN_COLS(cols);
-    if (n >= AMX_LEAST) amx_ready(&amx_int8);
-    for (; n - t >= AMX_LEAST; t += AMX_RB)
-        rows(y + t, panel, x + t, cols / IG_QBLOCK, n - t < AMX_RB ? n - t : AMX_RB);
-    if (t < n) few(y + t, panel, x + t, cols, n - t);
-}
-
 #define X(name, fmt)                                                                               \
-    void ig_panel_##name##_amx(float(*y)[IG_PANEL_ROWS], const void *panel, const void *const *x,  \
-                               int cols, int n)                                                    \
+    void ig_packed_##name##_amx(float(*y)[IG_PANEL_ROWS], const void *panel, const void *x,        \
+                                int cols, int n)                                                   \
     {                                                                                              \
-        amx_panel(amx_rows_##name##_amx, ig_panel_##name##_avx512, y, panel, x, cols, n);          \
+        amx_rows_##name##_amx(y, panel, x, cols / IG_QBLOCK, n);                                   \
     }
 IG_QUANT_TILES(X)
 #undef X

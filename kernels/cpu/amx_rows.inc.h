@@ -1,21 +1,34 @@
-/* amx_rows.inc.h -- a panel times many activation rows with int8 tiles, for quant.inc.h.
+/* amx_rows.inc.h -- a panel times many packed activation rows with int8 tiles, for quant.inc.h.
  *
  * It takes the place of quant.inc.h's kernels where QUANT_TILES is defined, with the same
- * macros, SUBS below 2.  The integer sums are those of every other variant, and so is the order
- * of what follows: the same bits.
+ * macros.  The integer sums are those of every other variant, and so is the order of what follows:
+ * the same bits.
  *
- * AMX_SPAN blocks of 32 columns are unpacked once for AMX_RB rows of activations: UNPACK's
- * vectors, less their zero point, are the rows of the weights' tile.  16 rows go through the
- * span part by part, what a part's blocks add being kept in 16 registers.  A sum is read
- * AMX_AHEAD products after it was saved, across parts and rows: until what a tile saves is in
+ * AMX_SPAN blocks of 32 columns are unpacked once for all rows: UNPACK's vectors, less their zero
+ * point, are the rows of the weights' tile; a part's blocks follow one another.  Then part by
+ * part, in it 16 rows after 16 rows, what the part's blocks add being kept in 16 registers: the
+ * activations (amx_pack) come in one stream, a part's weights stay in the nearest cache.  A sum is
+ * read AMX_AHEAD products after it was saved, across parts and rows: until what a tile saves is in
  * the cache, loads of it wait.
  *
  * Bound, for 16 rows and 32 columns: entering a part takes 3 steps of the two vector ports a row
- * (7 with sub-scales and minima), so 24 cycles (56); product and save are 16 each beside it.
+ * (6 with sub-scales, and with minima), so 24 cycles (48); product and save are 16 each beside it,
+ * twice that where sub-scales are for 16 columns.
  */
+#define AMX_HALVES (SUBS == 2 ? 2 : 1) /* products of a block */
+
 struct FN(amx_block) {
     int8_t w[512];
-    V d, m, sc, mn;
+    V d;
+#if MIN
+    V m;
+#endif
+#if SUBS
+    V sc[SUBS];
+#endif
+#if MIN == 2
+    V mn[SUBS];
+#endif
 };
 
 static void FN(amx_load)(struct FN(amx_block) * to, const uint8_t *tile, const int8_t *sc, int j)
@@ -36,105 +49,151 @@ static void FN(amx_load)(struct FN(amx_block) * to, const uint8_t *tile, const i
 #if MIN
     to->m = VLOAD_F16(tile + 2 * IG_PANEL_ROWS);
 #endif
+    UNROLL
+    for (int i = 0; i < SUBS; i++) {
 #if SUBS
-    to->sc = QFLOAT(QROWS8(sc + j * IG_PANEL_ROWS));
+        to->sc[i] = QFLOAT(QROWS8(sc + (j * SUBS + i) * IG_PANEL_ROWS));
 #endif
 #if MIN == 2
-    to->mn = QFLOAT(QROWS8(sc + MINS + j * IG_PANEL_ROWS));
+        to->mn[i] = QFLOAT(QROWS8(sc + MINS + (j * SUBS + i) * IG_PANEL_ROWS));
+#endif
+    }
+}
+
+static inline V FN(amx_off)(const struct FN(amx_block) * b)
+{
+    (void)b;
+#if SUBS == 1
+    return VMUL(b->sc[0], VSET1(-AMX_MAGIC));
+#else
+    return VZERO;
 #endif
 }
 
-/* Sums of one row of activations with 32 columns into a part.  Where there are sub-scales, s comes
- * as the float AMX_MAGIC + s, and sc * s is one fused step from it, exact; off: -AMX_MAGIC * sc. */
-static inline V FN(amx_enter)(V acc, const struct FN(amx_block) * b, const struct ig_xq *x,
+/* Sums s of row i of 16 rows' activations with 32 columns into a part.  With one sub-scale, s comes as the float AMX_MAGIC + s, and sc * s is
+ * one fused step from it, exact; off: -AMX_MAGIC * sc. */
+static inline V FN(amx_enter)(V acc, const struct FN(amx_block) * b, const struct amx_side *x, int i,
                               const int32_t *s, V off)
 {
-    const V dx = VSET1(x->d);
+    const V dx = VSET1(x->d[i]);
     (void)off;
-#if SUBS
-    const V sum = VFMA(VLOAD((const float *)(const void *)s), b->sc, off);
+#if SUBS == 2
+    const V sum = VFMA(QFLOAT(QLOAD(s + AMX_ROWS * IG_PANEL_ROWS)), b->sc[1],
+                       VMUL(QFLOAT(QLOAD(s)), b->sc[0]));
+#elif SUBS
+    const V sum = VFMA(VLOAD((const float *)(const void *)s), b->sc[0], off);
 #else
     const V sum = QFLOAT(QLOAD(s));
 #endif
     acc = VFMA(VMUL(b->d, dx), sum, acc);
-#if MIN
-    const V own = QFLOAT(QX4((const int8_t *)&x->sum));
-#endif
 #if MIN == 1
-    acc = VFMA(VMUL(b->m, dx), own, acc);
+    acc = VFMA(VMUL(b->m, dx), VSET1(x->sum[i]), acc);
+#elif MIN == 2 && SUBS == 2
+    const V least = VFMA(VSET1(x->half[1][i]), b->mn[1], VMUL(VSET1(x->half[0][i]), b->mn[0]));
+    acc = _mm512_fnmadd_ps(VMUL(b->m, dx), least, acc);
 #elif MIN == 2
-    acc = _mm512_fnmadd_ps(VMUL(b->m, dx), VMUL(b->mn, own), acc);
+    acc = _mm512_fnmadd_ps(VMUL(b->m, dx), VMUL(b->mn[0], VSET1(x->sum[i])), acc);
 #endif
     return acc;
 }
 
-/* Up to AMX_RB rows with the blocks of a span, into their parts. */
-static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][IG_PANEL_ROWS],
-                         const struct FN(amx_block) * w, const void *const *x, int b, int blocks,
-                         int n)
+/* The products of a span, in the order in which they are entered. */
+struct FN(amx_turn) {
+    const int8_t *q;                   /* of the next product's activations */
+    const struct FN(amx_block) * w;    /* its weights */
+    int j, m, group, groups, part, blocks;
+};
+
+static inline void FN(amx_next)(struct FN(amx_turn) * a)
 {
-    _Alignas(64) int32_t sums[AMX_RING][AMX_ROWS][IG_PANEL_ROWS];
-    _Alignas(64) int8_t copy[2][AMX_SPAN][AMX_ROWS][IG_QBLOCK];
-    struct amx_x8 from[2];
-    struct amx_turn next = { .n = n, .blocks = blocks };
+    a->q += AMX_ROWS * IG_QBLOCK;
+    a->w++;
+    if (++a->j < a->m) return;
+    a->j = 0;
+    if (++a->group < a->groups) {
+        a->w -= a->m;
+        return;
+    }
+    a->group = 0;
+    a->part++;
+    a->m = (a->blocks - a->part + IG_BLOCK_PARTS - 1) / IG_BLOCK_PARTS;
+}
+
+/* All groups with the blocks of a span, into their parts. */
+static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS],
+                         const struct FN(amx_block) * w, const int8_t *q,
+                         const struct amx_side *side, int blocks, int groups)
+{
+    _Alignas(4096) int32_t sums[AMX_RING][AMX_HALVES][AMX_ROWS][IG_PANEL_ROWS];
+    struct FN(amx_turn) next = {
+        .q = q, .w = w, .m = (blocks + IG_BLOCK_PARTS - 1) / IG_BLOCK_PARTS,
+        .groups = groups, .blocks = blocks,
+    };
     unsigned made = 0, read = 0;
-/* The next product.  While the rows from `now` on are entered, those behind them have room. */
-#define AMX_NEXT(now)                                                                              \
-    if (next.row < n && next.row < (now) + 2 * AMX_ROWS) {                                         \
-        const int i_ = next.row / AMX_ROWS % 2;                                                    \
-        if (next.j == 0) from[i_] = amx_x8(copy[i_], x + next.row, b, blocks, n - next.row);       \
-        const int8_t *q_ = from[i_].q + (size_t)next.j * from[i_].block;                           \
-        if (made & 1)                                                                              \
-            AMX_PRODUCT(1, 6, 7, sums[made % AMX_RING], q_, from[i_].row, w[next.j].w, SUBS);      \
-        else                                                                                       \
-            AMX_PRODUCT(0, 4, 5, sums[made % AMX_RING], q_, from[i_].row, w[next.j].w, SUBS);      \
+    const unsigned all = (unsigned)(blocks * groups);
+#define AMX_NEXT                                                                                   \
+    if (made < all) {                                                                              \
+        if (AMX_SETS == 2 && made & 1) {                                                                            \
+            AMX_PRODUCT(1, 6, 7, sums[made % AMX_RING], next.q, next.w->w, SUBS)                   \
+        } else {                                                                                   \
+            AMX_PRODUCT(0, 4, 5, sums[made % AMX_RING], next.q, next.w->w, SUBS)                   \
+        }                                                                                          \
         made++;                                                                                    \
-        amx_turn(&next);                                                                           \
+        FN(amx_next)(&next);                                                                       \
     }
     for (int i = 0; i < AMX_AHEAD; i++) {
-        AMX_NEXT(0)
+        AMX_NEXT
     }
-    for (int t = 0; t < n; t += AMX_ROWS) {
-        const struct amx_x8 *mine = &from[t / AMX_ROWS % 2];
-        for (int part = 0; part < IG_BLOCK_PARTS && part < blocks; part++) {
+    for (int part = 0; part < IG_BLOCK_PARTS && part < blocks; part++) {
+        const int m = (blocks - part + IG_BLOCK_PARTS - 1) / IG_BLOCK_PARTS;
+        for (int g = 0; g < groups; g++) {
             V a[AMX_ROWS];
             UNROLL
-            for (int i = 0; i < AMX_ROWS; i++) a[i] = VLOAD(acc[t + i][part]);
-            for (int j = part; j < blocks; j += IG_BLOCK_PARTS, read++) {
-                AMX_NEXT(t)
-                const V off = SUBS ? VMUL(w[j].sc, VSET1(-AMX_MAGIC)) : VZERO;
+            for (int i = 0; i < AMX_ROWS; i++) a[i] = VLOAD(acc[g][part][i]);
+            for (int j = 0; j < m; j++, read++, side++) {
+                AMX_NEXT
+                const V off = FN(amx_off)(&w[j]);
                 UNROLL
                 for (int i = 0; i < AMX_ROWS; i++)
-                    a[i] =
-                        FN(amx_enter)(a[i], &w[j], mine->x[i] + j, sums[read % AMX_RING][i], off);
+                    a[i] = FN(amx_enter)(a[i], &w[j], side, i, sums[read % AMX_RING][0][i], off);
             }
             UNROLL
-            for (int i = 0; i < AMX_ROWS; i++) VSTORE(acc[t + i][part], a[i]);
+            for (int i = 0; i < AMX_ROWS; i++) VSTORE(acc[g][part][i], a[i]);
         }
+        w += m;
     }
 #undef AMX_NEXT
 }
 
-/* amx_rows_fn: up to AMX_RB rows. */
-static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *const *x, int nb,
+/* amx_rows_fn: up to AMX_RB rows, packed. */
+static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *packed, int nb,
                          int n)
 {
-    _Alignas(64) float acc[AMX_RB][IG_BLOCK_PARTS][IG_PANEL_ROWS];
+    const int groups = (n + AMX_ROWS - 1) / AMX_ROWS;
+    _Alignas(64) float acc[AMX_RB / AMX_ROWS][IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS];
+    struct FN(amx_block) w[AMX_SPAN];
     int8_t buffer[512];
-    memset(acc, 0, (size_t)((n + AMX_ROWS - 1) / AMX_ROWS) * AMX_ROWS * sizeof acc[0]);
+    const struct amx_side *side = packed;
+    const int8_t *q = (const int8_t *)(side + (size_t)groups * (size_t)nb);
+    amx_ready(SUBS == 2 ? &amx_int8_half : &amx_int8);
+    memset(acc, 0, (size_t)groups * sizeof acc[0]);
     for (int b = 0; b < nb; b += AMX_SPAN) {
-        struct FN(amx_block) w[AMX_SPAN];
         const int blocks = nb - b < AMX_SPAN ? nb - b : AMX_SPAN;
         for (int j = 0; j < blocks; p += TILE) {
             const int8_t *sc = FN(scales)(buffer, p);
-            for (int i = 0; i < BLOCKS; i++, j++) FN(amx_load)(&w[j], p, sc, i);
+            for (int i = 0; i < BLOCKS; i++, j++) FN(amx_load)(&w[amx_place(j, blocks)], p, sc, i);
         }
-        FN(amx_span)(acc, w, x, b, blocks, n);
+        FN(amx_span)(acc, w, q, side, blocks, groups);
+        q += (size_t)(groups * blocks) * AMX_ROWS * IG_QBLOCK;
+        side += groups * blocks;
     }
     for (int t = 0; t < n; t++) {
+        const float *part = acc[t / AMX_ROWS][0][t % AMX_ROWS];
+        enum { STEP = AMX_ROWS * IG_PANEL_ROWS };
         V s[4];
         UNROLL
-        for (int i = 0; i < 4; i++) s[i] = VADD(VLOAD(acc[t][i]), VLOAD(acc[t][i + 4]));
+        for (int i = 0; i < 4; i++) s[i] = VADD(VLOAD(part + i * STEP), VLOAD(part + (i + 4) * STEP));
         VSTORE(y[t], VADD(VADD(s[0], s[2]), VADD(s[1], s[3])));
     }
 }
+#undef AMX_HALVES

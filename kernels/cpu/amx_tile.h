@@ -24,6 +24,9 @@ struct amx_config {
 static const struct amx_config amx_int8 = { .palette = 1,
                                             .bytes = { 64, 64, 64, 64, 32, 64, 32, 64 },
                                             .rows = { 16, 16, 16, 16, 16, 8, 16, 8 } };
+static const struct amx_config amx_int8_half = { .palette = 1,
+                                                 .bytes = { 64, 64, 64, 64, 16, 64, 16, 64 },
+                                                 .rows = { 16, 16, 16, 16, 16, 4, 16, 4 } };
 static const struct amx_config amx_bf16 = { .palette = 1,
                                             .bytes = AMX_ALL(64),
                                             .rows = AMX_ALL(16) };
@@ -38,8 +41,7 @@ static const struct amx_config amx_bf16 = { .palette = 1,
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)"                                           \
                      :                                                                             \
                      : "r"(p), "r"((size_t)(step))                                                 \
-                     : "memor"                                                                     \
-                       "y")
+                     : "memory")
 #define TILE_DOT8(to, x, w)  __asm__ volatile("tdpbssd %tmm" #w ", %tmm" #x ", %tmm" #to)
 #define TILE_DOT16(to, x, w) __asm__ volatile("tdpbf16ps %tmm" #w ", %tmm" #x ", %tmm" #to)
 #endif

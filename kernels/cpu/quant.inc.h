@@ -93,9 +93,7 @@ static inline const int8_t *FN(scales)(int8_t buffer[512], const uint8_t *tile)
 }
 
 #ifdef QUANT_TILES
-#if SUBS < 2
 #include "amx_rows.inc.h"
-#endif
 #else
 static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq *x, int nb)
 {

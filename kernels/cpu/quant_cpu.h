@@ -22,15 +22,14 @@ IG_QUANT_FORMATS(X)
 #undef X
 ig_panel_fn ig_panel_q8_0_avx512, ig_panel_q4_0_avx512; /* avx2.c has its own */
 
-/* Those that int8 tiles of 32 columns serve (amx.c). */
-#define IG_QUANT_TILES(X)                                                                          \
-    X(q8_0, IG_Q8_0)                                                                               \
-    X(q4_0, IG_Q4_0)                                                                               \
-    X(q4_k, IG_Q4_K) X(q5_k, IG_Q5_K) X(mxfp4, IG_MXFP4) X(q4_1, IG_Q4_1) X(q5_0, IG_Q5_0)         \
-        X(q5_1, IG_Q5_1) X(iq4_nl, IG_IQ4_NL) X(iq4_xs, IG_IQ4_XS)
-#define X(name, fmt) ig_panel_fn ig_panel_##name##_amx;
+/* Those that int8 tiles serve (amx.c), with activations packed for them. */
+#define IG_QUANT_TILES(X) IG_QUANT_FORMATS(X) X(q8_0, IG_Q8_0) X(q4_0, IG_Q4_0)
+#define X(name, fmt)                                                                               \
+    void ig_packed_##name##_amx(float (*)[IG_PANEL_ROWS], const void *, const void *, int, int);
 IG_QUANT_TILES(X)
 #undef X
+size_t ig_amx_packed_bytes(int cols, int n);
+void ig_amx_pack(void *to, const void *const *x, int cols, int n);
 ig_panel_fn ig_panel_bf16_amx;
 #endif
 
