@@ -27,6 +27,21 @@ static const _Alignas(64) float amx_magic[16] = { AMX_SET1(AMX_MAGIC) };
 #define AMX_SETS 2
 #define AMX_SPAN 64
 #define AMX_RB 128
+#define AMX_BATCH 1
+#endif
+#ifndef AMX_BYTES
+#define AMX_BYTES 1
+#endif
+#ifndef AMX_MAGIC_LOAD
+#define AMX_MAGIC_LOAD 1
+#endif
+#ifndef AMX_ENTER
+#define AMX_ENTER AMX_ROWS
+#endif
+#ifdef AMX_PF
+#define AMX_FETCH(q) for (int l = 0; l < 8; l++) _mm_prefetch((const char *)(q) + AMX_PF + 64 * l, _MM_HINT_T0);
+#else
+#define AMX_FETCH(q)
 #endif
 enum {
     AMX_ROWS = 16,
@@ -45,18 +60,22 @@ static void amx_ready(const struct amx_config *config)
  * those of each 16 columns, one behind the other. */
 #define AMX_DOT(r, x, w, to, q, v, magic)                                                          \
     TILE_LOAD(w, v, 64);                                                                           \
-    TILE_LOAD(x, q, IG_QBLOCK);                                                                    \
+    TILE_LOAD(x, q, IG_QBLOCK * AMX_BYTES);                                                                    \
     if (magic)                                                                                     \
         TILE_LOAD(r, amx_magic, 0);                                                                \
     else                                                                                           \
         TILE_ZERO(r);                                                                              \
-    TILE_DOT8(r, x, w);                                                                            \
+    if (AMX_BYTES == 2) { TILE_DOT16(r, x, w); } else { TILE_DOT8(r, x, w); }                                                                     \
     TILE_SAVE(r, to, 64);
+#ifdef AMX_NOPRODUCT
+#define AMX_PRODUCT(r, x, w, to, q, v, subs)
+#else
 #define AMX_PRODUCT(r, x, w, to, q, v, subs)                                                       \
-    AMX_DOT(r, x, w, (to)[0], q, v, (subs) == 1)                                                   \
+    AMX_DOT(r, x, w, (to)[0], q, v, AMX_BYTES == 1 && (subs) == 1 && AMX_MAGIC_LOAD)                                                   \
     if ((subs) == 2) {                                                                             \
-        AMX_DOT(2, x, w, (to)[(subs) / 2], (q) + IG_QBLOCK / 2, (v) + 256, 0)                      \
+        AMX_DOT(2, x, w, (to)[(subs) / 2], (q) + IG_QBLOCK / 2 * AMX_BYTES, (v) + 256 * AMX_BYTES, 0)                      \
     }
+#endif
 
 /* What goes with 32 columns of 16 rows' activations, the columns' sums also by halves. */
 struct amx_side {
@@ -78,7 +97,7 @@ static inline int amx_place(int j, int blocks)
 size_t ig_amx_packed_bytes(int cols, int n)
 {
     return (size_t)((n + AMX_ROWS - 1) / AMX_ROWS) * (size_t)(cols / IG_QBLOCK) *
-           (sizeof(struct amx_side) + AMX_ROWS * IG_QBLOCK);
+           (sizeof(struct amx_side) + AMX_ROWS * IG_QBLOCK * AMX_BYTES);
 }
 
 static void amx_pack_one(struct amx_side *side, int8_t *q, const struct ig_xq *const *x, int b)
@@ -87,6 +106,9 @@ static void amx_pack_one(struct amx_side *side, int8_t *q, const struct ig_xq *c
     for (int t = 0; t < AMX_ROWS; t++) {
         const struct ig_xq *from = x[t] + b;
         const __m256i v = _mm256_loadu_si256((const void *)from->q);
+        if (AMX_BYTES == 2)
+            _mm512_store_si512(q + t * 64, (__m512i)_mm512_cvtne2ps_pbh(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(v, 1))), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(v)))));
+        else
         _mm256_store_si256((void *)(q + t * IG_QBLOCK), v);
         const __m256i four = _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, v);
         const __m128i two = _mm_hadd_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
@@ -112,7 +134,7 @@ void ig_amx_pack(void *to, const void *const *x, int cols, int n)
                 const struct ig_xq *row[AMX_ROWS];
                 for (int t = 0; t < AMX_ROWS; t++)
                     row[t] = x[g * AMX_ROWS + t < n ? g * AMX_ROWS + t : n - 1];
-                for (int b = part; b < blocks; b += IG_BLOCK_PARTS, q += AMX_ROWS * IG_QBLOCK)
+                for (int b = part; b < blocks; b += IG_BLOCK_PARTS, q += AMX_ROWS * IG_QBLOCK * AMX_BYTES)
                     amx_pack_one(side++, q, row, at + b);
             }
     }

@@ -18,7 +18,7 @@
 #define AMX_HALVES (SUBS == 2 ? 2 : 1) /* products of a block */
 
 struct FN(amx_block) {
-    int8_t w[512];
+    int8_t w[512 * AMX_BYTES];
     V d;
 #if MIN
     V m;
@@ -39,10 +39,24 @@ static void FN(amx_load)(struct FN(amx_block) * to, const uint8_t *tile, const i
     for (int line = 0; line < (TILE / BLOCKS + 63) / 64; line++)
         PREFETCH(tile + j * (TILE / BLOCKS) + 64 * line);
     UNPACK(w, tile + HEAD + j * BLOCK);
+#if AMX_BYTES == 2
+    UNROLL
+    for (int k = 0; k < 8; k++) {
+        const __m512i v = ZERO ? _mm512_sub_epi8(w[k], QSET8((char)(ZERO))) : w[k];
+        const __m512i high = _mm512_set1_epi32(-65536);
+        const __m512i f0 = _mm512_castps_si512(QFLOAT(_mm512_srai_epi32(_mm512_slli_epi32(v, 24), 24)));
+        const __m512i f1 = _mm512_castps_si512(QFLOAT(_mm512_srai_epi32(_mm512_slli_epi32(v, 16), 24)));
+        const __m512i f2 = _mm512_castps_si512(QFLOAT(_mm512_srai_epi32(_mm512_slli_epi32(v, 8), 24)));
+        const __m512i f3 = _mm512_castps_si512(QFLOAT(_mm512_srai_epi32(v, 24)));
+        _mm512_store_si512(to->w + 128 * k, QOR_AND(_mm512_srli_epi32(f0, 16), f1, high));
+        _mm512_store_si512(to->w + 128 * k + 64, QOR_AND(_mm512_srli_epi32(f2, 16), f3, high));
+    }
+#else
     UNROLL
     for (int k = 0; k < 8; k++)
         _mm512_store_si512(to->w + 64 * k,
                            ZERO ? _mm512_sub_epi8(w[k], QSET8((char)(ZERO))) : w[k]);
+#endif
     to->d = SCALE(tile);
     (void)h;
     (void)sc;
@@ -77,9 +91,18 @@ static inline V FN(amx_enter)(V acc, const struct FN(amx_block) * b, const struc
 {
     const V dx = VSET1(x->d[i]);
     (void)off;
-#if SUBS == 2
+#if SUBS == 2 && AMX_BYTES == 2
+    const V sum = VFMA(VLOAD((const float *)(const void *)s + AMX_ROWS * IG_PANEL_ROWS), b->sc[1],
+                       VMUL(VLOAD((const float *)(const void *)s), b->sc[0]));
+#elif SUBS == 2
     const V sum = VFMA(QFLOAT(QLOAD(s + AMX_ROWS * IG_PANEL_ROWS)), b->sc[1],
                        VMUL(QFLOAT(QLOAD(s)), b->sc[0]));
+#elif AMX_BYTES == 2 && SUBS
+    const V sum = VMUL(VLOAD((const float *)(const void *)s), b->sc[0]);
+#elif AMX_BYTES == 2
+    const V sum = VLOAD((const float *)(const void *)s);
+#elif SUBS && !AMX_MAGIC_LOAD
+    const V sum = VMUL(QFLOAT(QLOAD(s)), b->sc[0]);
 #elif SUBS
     const V sum = VFMA(VLOAD((const float *)(const void *)s), b->sc[0], off);
 #else
@@ -106,7 +129,7 @@ struct FN(amx_turn) {
 
 static inline void FN(amx_next)(struct FN(amx_turn) * a)
 {
-    a->q += AMX_ROWS * IG_QBLOCK;
+    a->q += AMX_ROWS * IG_QBLOCK * AMX_BYTES;
     a->w++;
     if (++a->j < a->m) return;
     a->j = 0;
@@ -122,7 +145,7 @@ static inline void FN(amx_next)(struct FN(amx_turn) * a)
 /* All groups with the blocks of a span, into their parts. */
 static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS],
                          const struct FN(amx_block) * w, const int8_t *q,
-                         const struct amx_side *side, int blocks, int groups)
+                         const struct amx_side *side, int blocks, int groups, int first)
 {
     _Alignas(4096) int32_t sums[AMX_RING][AMX_HALVES][AMX_ROWS][IG_PANEL_ROWS];
     struct FN(amx_turn) next = {
@@ -133,6 +156,7 @@ static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS],
     const unsigned all = (unsigned)(blocks * groups);
 #define AMX_NEXT                                                                                   \
     if (made < all) {                                                                              \
+        AMX_FETCH(next.q) \
         if (AMX_SETS == 2 && made & 1) {                                                                            \
             AMX_PRODUCT(1, 6, 7, sums[made % AMX_RING], next.q, next.w->w, SUBS)                   \
         } else {                                                                                   \
@@ -149,12 +173,15 @@ static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS],
         for (int g = 0; g < groups; g++) {
             V a[AMX_ROWS];
             UNROLL
-            for (int i = 0; i < AMX_ROWS; i++) a[i] = VLOAD(acc[g][part][i]);
+            for (int i = 0; i < AMX_ROWS; i++) a[i] = first ? VZERO : VLOAD(acc[g][part][i]);
             for (int j = 0; j < m; j++, read++, side++) {
-                AMX_NEXT
+                if (read % AMX_BATCH == 0)
+                    for (int k = 0; k < AMX_BATCH; k++) {
+                        AMX_NEXT
+                    }
                 const V off = FN(amx_off)(&w[j]);
                 UNROLL
-                for (int i = 0; i < AMX_ROWS; i++)
+                for (int i = 0; i < AMX_ENTER; i++)
                     a[i] = FN(amx_enter)(a[i], &w[j], side, i, sums[read % AMX_RING][0][i], off);
             }
             UNROLL
@@ -175,16 +202,16 @@ static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void
     int8_t buffer[512];
     const struct amx_side *side = packed;
     const int8_t *q = (const int8_t *)(side + (size_t)groups * (size_t)nb);
-    amx_ready(SUBS == 2 ? &amx_int8_half : &amx_int8);
-    memset(acc, 0, (size_t)groups * sizeof acc[0]);
+    amx_ready(AMX_BYTES == 2 ? (SUBS == 2 ? &amx_int8 : &amx_bf16) : SUBS == 2 ? &amx_int8_half : &amx_int8);
+    if (nb < IG_BLOCK_PARTS) memset(acc, 0, (size_t)groups * sizeof acc[0]);
     for (int b = 0; b < nb; b += AMX_SPAN) {
         const int blocks = nb - b < AMX_SPAN ? nb - b : AMX_SPAN;
         for (int j = 0; j < blocks; p += TILE) {
             const int8_t *sc = FN(scales)(buffer, p);
             for (int i = 0; i < BLOCKS; i++, j++) FN(amx_load)(&w[amx_place(j, blocks)], p, sc, i);
         }
-        FN(amx_span)(acc, w, q, side, blocks, groups);
-        q += (size_t)(groups * blocks) * AMX_ROWS * IG_QBLOCK;
+        FN(amx_span)(acc, w, q, side, blocks, groups, b == 0);
+        q += (size_t)(groups * blocks) * AMX_ROWS * IG_QBLOCK * AMX_BYTES;
         side += groups * blocks;
     }
     for (int t = 0; t < n; t++) {
