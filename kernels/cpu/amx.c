@@ -82,6 +82,8 @@ struct amx_side {
     float d[AMX_ROWS], sum[AMX_ROWS], half[2][AMX_ROWS];
 };
 
+#define AMX_PACKED (sizeof(struct amx_side) + AMX_ROWS * IG_QBLOCK * AMX_BYTES)
+
 static inline int amx_part_blocks(int blocks, int part)
 {
     return (blocks - part + IG_BLOCK_PARTS - 1) / IG_BLOCK_PARTS;
@@ -97,7 +99,7 @@ static inline int amx_place(int j, int blocks)
 size_t ig_amx_packed_bytes(int cols, int n)
 {
     return (size_t)((n + AMX_ROWS - 1) / AMX_ROWS) * (size_t)(cols / IG_QBLOCK) *
-           (sizeof(struct amx_side) + AMX_ROWS * IG_QBLOCK * AMX_BYTES);
+           AMX_PACKED;
 }
 
 static void amx_pack_one(struct amx_side *side, int8_t *q, const struct ig_xq *const *x, int b)
@@ -120,23 +122,45 @@ static void amx_pack_one(struct amx_side *side, int8_t *q, const struct ig_xq *c
     }
 }
 
-/* n rows of activations for the panels below; rows that there are not repeat the last one, and
- * their results are dropped. */
-void ig_amx_pack(void *to, const void *const *x, int cols, int n)
+/* Packed rows: for every AMX_RB of them, what goes with a block of 16 rows, then their quants, each
+ * in the order in which amx_rows.inc.h reads them. */
+struct amx_rows {
+    struct amx_side *side;
+    int8_t *q;
+    int groups;
+};
+
+static struct amx_rows amx_rows_at(const void *packed, int nb, int n, int t)
 {
-    const int groups = (n + AMX_ROWS - 1) / AMX_ROWS, nb = cols / IG_QBLOCK;
-    struct amx_side *side = to;
-    int8_t *q = (int8_t *)(side + (size_t)groups * (size_t)nb);
-    for (int at = 0; at < nb; at += AMX_SPAN) {
-        const int blocks = nb - at < AMX_SPAN ? nb - at : AMX_SPAN;
-        for (int part = 0; part < IG_BLOCK_PARTS; part++)
-            for (int g = 0; g < groups; g++) {
-                const struct ig_xq *row[AMX_ROWS];
-                for (int t = 0; t < AMX_ROWS; t++)
-                    row[t] = x[g * AMX_ROWS + t < n ? g * AMX_ROWS + t : n - 1];
-                for (int b = part; b < blocks; b += IG_BLOCK_PARTS, q += AMX_ROWS * IG_QBLOCK * AMX_BYTES)
-                    amx_pack_one(side++, q, row, at + b);
-            }
+    const int left = n - t < AMX_RB ? n - t : AMX_RB;
+    struct amx_rows r = { .groups = (left + AMX_ROWS - 1) / AMX_ROWS };
+    const size_t before = (size_t)(t / AMX_ROWS) * (size_t)nb;
+    r.side = (struct amx_side *)((uintptr_t)packed + before * AMX_PACKED);
+    r.q = (int8_t *)(r.side + (size_t)r.groups * (size_t)nb);
+    return r;
+}
+
+/* Where block b of group g lies. */
+static size_t amx_packed_place(int nb, int groups, int g, int b)
+{
+    const int at = b / AMX_SPAN * AMX_SPAN, blocks = nb - at < AMX_SPAN ? nb - at : AMX_SPAN;
+    const int part = (b - at) % IG_BLOCK_PARTS, each = amx_part_blocks(blocks, part);
+    const int j = (b - at) / IG_BLOCK_PARTS;
+    return (size_t)(groups * (at + amx_place(part, blocks)) + g * each + j);
+}
+
+/* Rows that there are not repeat the last one, and their results are dropped. */
+void ig_amx_pack(void *packed, const void *const *x, int cols, int n, int lo, int hi)
+{
+    const int nb = cols / IG_QBLOCK;
+    for (int t = 0; t < n; t += AMX_ROWS) {
+        const struct amx_rows to = amx_rows_at(packed, nb, n, t / AMX_RB * AMX_RB);
+        const struct ig_xq *row[AMX_ROWS];
+        for (int i = 0; i < AMX_ROWS; i++) row[i] = x[t + i < n ? t + i : n - 1];
+        for (int b = lo; b < hi; b++) {
+            const size_t at = amx_packed_place(nb, to.groups, t % AMX_RB / AMX_ROWS, b);
+            amx_pack_one(to.side + at, to.q + at * AMX_ROWS * IG_QBLOCK * AMX_BYTES, row, b);
+        }
     }
 }
 
@@ -146,10 +170,13 @@ void ig_amx_pack(void *to, const void *const *x, int cols, int n)
 #include "quant_plain.inc.h"
 
 #define X(name, fmt)                                                                               \
-    void ig_packed_##name##_amx(float(*y)[IG_PANEL_ROWS], const void *panel, const void *x,        \
+    void ig_packed_##name##_amx(float(*y)[IG_PANEL_ROWS], const void *panel, const void *packed,   \
                                 int cols, int n)                                                   \
     {                                                                                              \
-        amx_rows_##name##_amx(y, panel, x, cols / IG_QBLOCK, n);                                   \
+        IG_KNOWN_COLS(cols);                                                                       \
+        for (int t = 0; t < n; t += AMX_RB)                                                        \
+            amx_rows_##name##_amx(y + t, panel, amx_rows_at(packed, cols / IG_QBLOCK, n, t),       \
+                                  cols / IG_QBLOCK, n - t < AMX_RB ? n - t : AMX_RB);              \
     }
 IG_QUANT_TILES(X)
 #undef X

@@ -192,27 +192,24 @@ static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS],
 #undef AMX_NEXT
 }
 
-/* amx_rows_fn: up to AMX_RB rows, packed. */
-static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, const void *packed, int nb,
+/* Up to AMX_RB rows. */
+static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, struct amx_rows x, int nb,
                          int n)
 {
-    const int groups = (n + AMX_ROWS - 1) / AMX_ROWS;
     _Alignas(64) float acc[AMX_RB / AMX_ROWS][IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS];
     struct FN(amx_block) w[AMX_SPAN];
     int8_t buffer[512];
-    const struct amx_side *side = packed;
-    const int8_t *q = (const int8_t *)(side + (size_t)groups * (size_t)nb);
     amx_ready(AMX_BYTES == 2 ? (SUBS == 2 ? &amx_int8 : &amx_bf16) : SUBS == 2 ? &amx_int8_half : &amx_int8);
-    if (nb < IG_BLOCK_PARTS) memset(acc, 0, (size_t)groups * sizeof acc[0]);
+    if (nb < IG_BLOCK_PARTS) memset(acc, 0, (size_t)x.groups * sizeof acc[0]);
     for (int b = 0; b < nb; b += AMX_SPAN) {
         const int blocks = nb - b < AMX_SPAN ? nb - b : AMX_SPAN;
         for (int j = 0; j < blocks; p += TILE) {
             const int8_t *sc = FN(scales)(buffer, p);
             for (int i = 0; i < BLOCKS; i++, j++) FN(amx_load)(&w[amx_place(j, blocks)], p, sc, i);
         }
-        FN(amx_span)(acc, w, q, side, blocks, groups, b == 0);
-        q += (size_t)(groups * blocks) * AMX_ROWS * IG_QBLOCK * AMX_BYTES;
-        side += groups * blocks;
+        FN(amx_span)(acc, w, x.q, x.side, blocks, x.groups, b == 0);
+        x.q += (size_t)(x.groups * blocks) * AMX_ROWS * IG_QBLOCK * AMX_BYTES;
+        x.side += x.groups * blocks;
     }
     for (int t = 0; t < n; t++) {
         const float *part = acc[t / AMX_ROWS][0][t % AMX_ROWS];

@@ -24,12 +24,11 @@ ig_panel_fn ig_panel_q8_0_avx512, ig_panel_q4_0_avx512; /* avx2.c has its own */
 
 /* Those that int8 tiles serve (amx.c), with activations packed for them. */
 #define IG_QUANT_TILES(X) IG_QUANT_FORMATS(X) X(q8_0, IG_Q8_0) X(q4_0, IG_Q4_0)
-#define X(name, fmt)                                                                               \
-    void ig_packed_##name##_amx(float (*)[IG_PANEL_ROWS], const void *, const void *, int, int);
+#define X(name, fmt) ig_packed_fn ig_packed_##name##_amx;
 IG_QUANT_TILES(X)
 #undef X
 size_t ig_amx_packed_bytes(int cols, int n);
-void ig_amx_pack(void *to, const void *const *x, int cols, int n);
+void ig_amx_pack(void *packed, const void *const *x, int cols, int n, int lo, int hi);
 ig_panel_fn ig_panel_bf16_amx;
 #endif
 

@@ -29,6 +29,7 @@ enum {
     IG_KV_STRIDE = (IG_KV_DIM + 15) / 16 * 16,
     IG_RL_STRIDE = (IG_N_EXPERT + 15) / 16 * 16,
     IG_LOGIT_STRIDE = (IG_N_VOCAB + 15) / 16 * 16,
+    IG_DOWN_PANELS = IG_PACK_BYTES > 0 ? 4 : 1, /* output panels of experts at a time */
     IG_MAX_DOWNGRADE = 8
 };
 
@@ -53,9 +54,12 @@ _Static_assert(IG_OWN_BYTES >=
                        IG_N_EMBD * sizeof(float) + (IG_N_EMBD + 31) / 32 * sizeof(struct ig_xq) &&
                    IG_OWN_BYTES % 64 == 0,
                "a row of a thread's own");
+_Static_assert(IG_THREAD_BYTES % 64 == 0 && IG_PACK_BYTES % 64 == 0, "packed rows are aligned");
 _Static_assert(IG_OWN_BYTES +
-                       (uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
-                       2 * IG_GROUP * (IG_HEAD_DIM + 2) * sizeof(float) + IG_SPARE_BYTES <=
+                       (uint64_t)IG_N_SLOT * ((1 + IG_DOWN_PANELS) * IG_PANEL_ROWS * sizeof(float) +
+                                              sizeof(void *)) +
+                       2 * IG_GROUP * (IG_HEAD_DIM + 2) * sizeof(float) + IG_SPARE_BYTES +
+                       IG_PACK_BYTES <=
                    IG_THREAD_BYTES,
                "a thread's scratch holds struct ig_worker's arrays");
 
@@ -100,9 +104,15 @@ struct ig_worker {
     int tid;
     const void **ptr;           /* [IG_N_SLOT] activation rows of one kernel call */
     float (*ya)[IG_PANEL_ROWS]; /* [IG_N_SLOT] results of one kernel call */
-    float (*yb)[IG_PANEL_ROWS]; /* the same */
+    float (*yb)[IG_PANEL_ROWS]; /* [IG_DOWN_PANELS][IG_N_SLOT] the same */
     float *attn;                /* 2 x [IG_GROUP][IG_HEAD_DIM + 2] */
     float *spare;               /* IG_SPARE_BYTES */
+    void *packed;               /* IG_PACK_BYTES, what ig_packed last put there */
+    struct ig_packed_of {
+        unsigned phase;
+        int id, n;
+        const void *first, *last;
+    } packed_of;
 
     /* A batch of one row: what is little work and the same for all, each thread does by itself,
      * since handing it over costs a barrier.  Thread 0 has its copy where batches have theirs. */
@@ -226,6 +236,25 @@ uint64_t ig_load_skew(const struct ig_engine *e);
 /* The weights file into the arena or the device's memory (load.c), each block against its checksum
  * if o->verify: else IG_BAD_FILE or IG_IO, with the place.  e->loaded says whether it is mapped. */
 enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
+
+/* A matrix's panels times activation rows (linear.c).  ig_packed makes many rows of blocks ready for
+ * panels of a format, in the thread's own room, or returns NULL: they go as they are, with the same
+ * bits.  In one phase, lists of the same id and length with the same ends are the same rows. */
+enum { IG_WHOLE_BATCH = -1 }; /* an id; others are active experts */
+const void *ig_packed(struct ig_worker *w, int fmt, int id, const void *const *x, int cols, int n);
+static inline void ig_panel(int fmt, float (*y)[IG_PANEL_ROWS], const unsigned char *panel,
+                            const void *packed, const void *const *x, int cols, int n)
+{
+    if (packed)
+        ig_kern.packed[fmt](y, panel, packed, cols, n);
+    else
+        ig_kern.panel[fmt](y, panel, x, cols, n);
+}
+/* Are rows of blocks packed for a matrix of this format? */
+static inline int ig_packs(int fmt, int n)
+{
+    return IG_PACK_BYTES > 0 && n >= IG_PACK_LEAST && ig_kern.packed[fmt] != NULL;
+}
 
 /* The phases, one file each.  All threads call them; each ends before its last barrier. */
 void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, const void *const *x,

@@ -102,7 +102,7 @@ static void emu_dot16(int to, int x, int w)
 #include "kernels_guard.h"
 #include "kernels_data.h"
 
-enum { MAX_N = 70 };
+enum { MAX_N = 150 };
 typedef float panel_y[IG_PANEL_ROWS];
 
 static int same(const float *x, const float *y, size_t n)
@@ -146,13 +146,10 @@ static struct guard make_acts(const void **x, enum ig_fmt fmt, int cols, enum da
     return all;
 }
 
-#define X(name, fmt) [fmt] = ig_packed_##name##_amx,
-static void (*const packed[IG_N_FMT])(float (*)[16], const void *, const void *, int, int) = { IG_QUANT_TILES(X) };
-#undef X
 static void check(enum ig_fmt fmt, ig_panel_fn *ref, int cols, enum data_kind wk, enum data_kind xk,
                   int regular)
 {
-    static const int counts[] = { 1, 2, 5, 6, 15, 16, 17, 32, 33, 37, 38, 48, 70 };
+    static const int counts[] = { 1, 2, 5, 6, 15, 16, 17, 32, 33, 37, 38, 48, 70, 128, 150 };
     const struct guard panel = make_panel(fmt, cols, wk);
     const void *x[MAX_N];
     const struct guard acts = make_acts(x, fmt, cols, xk, regular);
@@ -160,12 +157,16 @@ static void check(enum ig_fmt fmt, ig_panel_fn *ref, int cols, enum data_kind wk
     ref(want, panel.p, x, cols, MAX_N);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         const struct guard y = guard_alloc(sizeof(panel_y) * (size_t)counts[i]);
-        if (fmt == IG_BF16) ig_kernels_amx.panel[fmt](y.p, panel.p, x, cols, counts[i]);
-        else {
-            void *pk = aligned_alloc(4096, (ig_amx_packed_bytes(cols, counts[i]) + 4095) / 4096 * 4096);
-            ig_amx_pack(pk, x, cols, counts[i]);
-            packed[fmt](y.p, panel.p, pk, cols, counts[i]);
-            free(pk);
+        if (ig_kernels_amx.packed[fmt] && counts[i] >= IG_PACK_LEAST) {
+            const struct guard to = guard_alloc(ig_kernels_amx.packed_bytes(cols, counts[i]));
+            /* in two goes, the later blocks first */
+            const int half = cols / IG_QBLOCK / 2;
+            ig_kernels_amx.pack(to.p, x, cols, counts[i], half, cols / IG_QBLOCK);
+            ig_kernels_amx.pack(to.p, x, cols, counts[i], 0, half);
+            ig_kernels_amx.packed[fmt](y.p, panel.p, to.p, cols, counts[i]);
+            guard_free(to);
+        } else {
+            ig_kernels_amx.panel[fmt](y.p, panel.p, x, cols, counts[i]);
         }
         if (!same(y.p, want[0], (size_t)counts[i] * IG_PANEL_ROWS))
             fail_msg("%s: cols %d, n %d, weights %d, activations %d", ig_fmt_name(fmt), cols,
