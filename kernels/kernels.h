@@ -76,7 +76,8 @@ struct ig_xq {
 typedef void ig_panel_fn(float (*y)[IG_PANEL_ROWS], const void *panel, const void *const *x,
                          int cols, int n);
 
-/* The same from rows that `pack` of struct ig_kernels made ready, for any n from IG_PACK_LEAST on. */
+/* The same from rows that `pack` of struct ig_kernels made ready, for any n from IG_PACK_LEAST on.
+ */
 typedef void ig_packed_fn(float (*y)[IG_PANEL_ROWS], const void *panel, const void *packed,
                           int cols, int n);
 enum { IG_PACK_LEAST = 6 }; /* rows: fewer are faster as they are */
@@ -127,8 +128,8 @@ typedef void ig_attn_fn(struct ig_attn *st, const void *q, const void *k, const 
 struct ig_kernels {
     const char *name; /* "ref", "avx2", "avx512", "neon", "i8mm" */
     ig_panel_fn *panel[IG_N_FMT];
-    /* Many rows of blocks put in order once for all panels that they are multiplied with; NULL where
-     * that gains nothing.  Results are the bits of `panel`. */
+    /* Many rows of blocks put in order once for all panels that they are multiplied with; NULL
+     * where that gains nothing.  Results are the bits of `panel`. */
     ig_packed_fn *packed[IG_N_FMT];
     size_t (*packed_bytes)(int cols, int n);
     /* Blocks [lo, hi) of n rows; x[t]: row t's struct ig_xq [cols / 32]. */
@@ -175,7 +176,7 @@ struct ig_kernels {
 
 extern const struct ig_kernels ig_kernels_ref;
 extern const struct ig_kernels ig_kernels_avx2, ig_kernels_avx512, ig_kernels_amx; /* x86-64 */
-extern const struct ig_kernels ig_kernels_neon, ig_kernels_i8mm; /* AArch64 */
+extern const struct ig_kernels ig_kernels_neon, ig_kernels_i8mm;                   /* AArch64 */
 
 /* What the running CPU offers, as a mask; needs of each variant.  Ask once: in a virtual
  * machine CPUID costs tens of microseconds. */

@@ -21,31 +21,13 @@
 #define AMX_MAGIC   12582912.0f /* 1.5 * 2^23: s added to its bits is AMX_MAGIC + s, |s| < 2^22 */
 #define AMX_SET1(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
 static const _Alignas(64) float amx_magic[16] = { AMX_SET1(AMX_MAGIC) };
-#ifndef AMX_AHEAD
-#define AMX_AHEAD 3 /* products */
-#define AMX_RING 4  /* more than that, a power of two */
-#define AMX_SETS 2
-#define AMX_SPAN 64
-#define AMX_RB 128
-#define AMX_BATCH 1
-#endif
-#ifndef AMX_BYTES
-#define AMX_BYTES 1
-#endif
-#ifndef AMX_MAGIC_LOAD
-#define AMX_MAGIC_LOAD 1
-#endif
-#ifndef AMX_ENTER
-#define AMX_ENTER AMX_ROWS
-#endif
-#ifdef AMX_PF
-#define AMX_FETCH(q) for (int l = 0; l < 8; l++) _mm_prefetch((const char *)(q) + AMX_PF + 64 * l, _MM_HINT_T0);
-#else
-#define AMX_FETCH(q)
-#endif
 enum {
     AMX_ROWS = 16,
-    AMX_LEAST = 6  /* rows: fewer are left to AVX-512 */
+    AMX_RB = 256,  /* rows for which a panel is unpacked once */
+    AMX_SPAN = 64, /* blocks: a part's, unpacked, stay in the nearest cache */
+    AMX_AHEAD = 3, /* products */
+    AMX_RING = 4,  /* more than that, a power of two */
+    AMX_LEAST = 6  /* rows of BF16: fewer go one by one */
 };
 
 /* The tiles of block formats, or of BF16. */
@@ -56,33 +38,29 @@ static void amx_ready(const struct amx_config *config)
     now = config;
 }
 
-/* Sums of 16 rows of activations with 32 columns, through the tiles r, x and w; with subs == 2
- * those of each 16 columns, one behind the other. */
-#define AMX_DOT(r, x, w, to, q, v, magic)                                                          \
-    TILE_LOAD(w, v, 64);                                                                           \
-    TILE_LOAD(x, q, IG_QBLOCK * AMX_BYTES);                                                                    \
-    if (magic)                                                                                     \
-        TILE_LOAD(r, amx_magic, 0);                                                                \
-    else                                                                                           \
-        TILE_ZERO(r);                                                                              \
-    if (AMX_BYTES == 2) { TILE_DOT16(r, x, w); } else { TILE_DOT8(r, x, w); }                                                                     \
-    TILE_SAVE(r, to, 64);
-#ifdef AMX_NOPRODUCT
-#define AMX_PRODUCT(r, x, w, to, q, v, subs)
-#else
-#define AMX_PRODUCT(r, x, w, to, q, v, subs)                                                       \
-    AMX_DOT(r, x, w, (to)[0], q, v, AMX_BYTES == 1 && (subs) == 1 && AMX_MAGIC_LOAD)                                                   \
-    if ((subs) == 2) {                                                                             \
-        AMX_DOT(2, x, w, (to)[(subs) / 2], (q) + IG_QBLOCK / 2 * AMX_BYTES, (v) + 256 * AMX_BYTES, 0)                      \
+/* Sums of 16 rows of activations with 32 columns; halves: with each 16 of them, one result behind
+ * the other.  Two sets of tiles in turn gain nothing. */
+static inline void amx_product(int32_t (*to)[AMX_ROWS][IG_PANEL_ROWS], const int8_t *q,
+                               const int8_t *w, int halves, int magic)
+{
+    for (int h = 0; h < halves; h++) {
+        TILE_LOAD(5, w + 256 * h, 64);
+        TILE_LOAD(4, q + IG_QBLOCK / 2 * h, IG_QBLOCK);
+        if (magic)
+            TILE_LOAD(0, amx_magic, 0);
+        else
+            TILE_ZERO(0);
+        TILE_DOT8(0, 4, 5);
+        TILE_SAVE(0, to[h], 64);
     }
-#endif
+}
 
 /* What goes with 32 columns of 16 rows' activations, the columns' sums also by halves. */
 struct amx_side {
     float d[AMX_ROWS], sum[AMX_ROWS], half[2][AMX_ROWS];
 };
 
-#define AMX_PACKED (sizeof(struct amx_side) + AMX_ROWS * IG_QBLOCK * AMX_BYTES)
+enum { AMX_PACKED = sizeof(struct amx_side) + AMX_ROWS * IG_QBLOCK }; /* bytes of 16 x 32 */
 
 static inline int amx_part_blocks(int blocks, int part)
 {
@@ -92,14 +70,14 @@ static inline int amx_part_blocks(int blocks, int part)
 /* Where block j of a span lies when a part's blocks follow one another. */
 static inline int amx_place(int j, int blocks)
 {
-    const int part = j % IG_BLOCK_PARTS, each = blocks / IG_BLOCK_PARTS, more = blocks % IG_BLOCK_PARTS;
+    const int part = j % IG_BLOCK_PARTS, each = blocks / IG_BLOCK_PARTS,
+              more = blocks % IG_BLOCK_PARTS;
     return part * each + (part < more ? part : more) + j / IG_BLOCK_PARTS;
 }
 
 size_t ig_amx_packed_bytes(int cols, int n)
 {
-    return (size_t)((n + AMX_ROWS - 1) / AMX_ROWS) * (size_t)(cols / IG_QBLOCK) *
-           AMX_PACKED;
+    return (size_t)((n + AMX_ROWS - 1) / AMX_ROWS) * (size_t)(cols / IG_QBLOCK) * AMX_PACKED;
 }
 
 static void amx_pack_one(struct amx_side *side, int8_t *q, const struct ig_xq *const *x, int b)
@@ -108,12 +86,10 @@ static void amx_pack_one(struct amx_side *side, int8_t *q, const struct ig_xq *c
     for (int t = 0; t < AMX_ROWS; t++) {
         const struct ig_xq *from = x[t] + b;
         const __m256i v = _mm256_loadu_si256((const void *)from->q);
-        if (AMX_BYTES == 2)
-            _mm512_store_si512(q + t * 64, (__m512i)_mm512_cvtne2ps_pbh(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(v, 1))), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(v)))));
-        else
         _mm256_store_si256((void *)(q + t * IG_QBLOCK), v);
         const __m256i four = _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, v);
-        const __m128i two = _mm_hadd_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+        const __m128i two =
+            _mm_hadd_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
         const __m128i one = _mm_hadd_epi32(two, two);
         side->d[t] = from->d;
         side->sum[t] = (float)from->sum;
@@ -159,7 +135,7 @@ void ig_amx_pack(void *packed, const void *const *x, int cols, int n, int lo, in
         for (int i = 0; i < AMX_ROWS; i++) row[i] = x[t + i < n ? t + i : n - 1];
         for (int b = lo; b < hi; b++) {
             const size_t at = amx_packed_place(nb, to.groups, t % AMX_RB / AMX_ROWS, b);
-            amx_pack_one(to.side + at, to.q + at * AMX_ROWS * IG_QBLOCK * AMX_BYTES, row, b);
+            amx_pack_one(to.side + at, to.q + at * AMX_ROWS * IG_QBLOCK, row, b);
         }
     }
 }

@@ -18,7 +18,7 @@
 #define AMX_HALVES (SUBS == 2 ? 2 : 1) /* products of a block */
 
 struct FN(amx_block) {
-    int8_t w[512 * AMX_BYTES];
+    int8_t w[512];
     V d;
 #if MIN
     V m;
@@ -35,28 +35,11 @@ static void FN(amx_load)(struct FN(amx_block) * to, const uint8_t *tile, const i
 {
     const int h = 0;
     QI w[8];
-    UNROLL
-    for (int line = 0; line < (TILE / BLOCKS + 63) / 64; line++)
-        PREFETCH(tile + j * (TILE / BLOCKS) + 64 * line);
     UNPACK(w, tile + HEAD + j * BLOCK);
-#if AMX_BYTES == 2
-    UNROLL
-    for (int k = 0; k < 8; k++) {
-        const __m512i v = ZERO ? _mm512_sub_epi8(w[k], QSET8((char)(ZERO))) : w[k];
-        const __m512i high = _mm512_set1_epi32(-65536);
-        const __m512i f0 = _mm512_castps_si512(QFLOAT(_mm512_srai_epi32(_mm512_slli_epi32(v, 24), 24)));
-        const __m512i f1 = _mm512_castps_si512(QFLOAT(_mm512_srai_epi32(_mm512_slli_epi32(v, 16), 24)));
-        const __m512i f2 = _mm512_castps_si512(QFLOAT(_mm512_srai_epi32(_mm512_slli_epi32(v, 8), 24)));
-        const __m512i f3 = _mm512_castps_si512(QFLOAT(_mm512_srai_epi32(v, 24)));
-        _mm512_store_si512(to->w + 128 * k, QOR_AND(_mm512_srli_epi32(f0, 16), f1, high));
-        _mm512_store_si512(to->w + 128 * k + 64, QOR_AND(_mm512_srli_epi32(f2, 16), f3, high));
-    }
-#else
     UNROLL
     for (int k = 0; k < 8; k++)
         _mm512_store_si512(to->w + 64 * k,
                            ZERO ? _mm512_sub_epi8(w[k], QSET8((char)(ZERO))) : w[k]);
-#endif
     to->d = SCALE(tile);
     (void)h;
     (void)sc;
@@ -84,25 +67,16 @@ static inline V FN(amx_off)(const struct FN(amx_block) * b)
 #endif
 }
 
-/* Sums s of row i of 16 rows' activations with 32 columns into a part.  With one sub-scale, s comes as the float AMX_MAGIC + s, and sc * s is
- * one fused step from it, exact; off: -AMX_MAGIC * sc. */
-static inline V FN(amx_enter)(V acc, const struct FN(amx_block) * b, const struct amx_side *x, int i,
-                              const int32_t *s, V off)
+/* Sums s of row i of 16 rows' activations with 32 columns into a part.  With one sub-scale, s comes
+ * as the float AMX_MAGIC + s, and sc * s is one fused step from it, exact; off: -AMX_MAGIC * sc. */
+static inline V FN(amx_enter)(V acc, const struct FN(amx_block) * b, const struct amx_side *x,
+                              int i, const int32_t *s, V off)
 {
     const V dx = VSET1(x->d[i]);
     (void)off;
-#if SUBS == 2 && AMX_BYTES == 2
-    const V sum = VFMA(VLOAD((const float *)(const void *)s + AMX_ROWS * IG_PANEL_ROWS), b->sc[1],
-                       VMUL(VLOAD((const float *)(const void *)s), b->sc[0]));
-#elif SUBS == 2
+#if SUBS == 2
     const V sum = VFMA(QFLOAT(QLOAD(s + AMX_ROWS * IG_PANEL_ROWS)), b->sc[1],
                        VMUL(QFLOAT(QLOAD(s)), b->sc[0]));
-#elif AMX_BYTES == 2 && SUBS
-    const V sum = VMUL(VLOAD((const float *)(const void *)s), b->sc[0]);
-#elif AMX_BYTES == 2
-    const V sum = VLOAD((const float *)(const void *)s);
-#elif SUBS && !AMX_MAGIC_LOAD
-    const V sum = VMUL(QFLOAT(QLOAD(s)), b->sc[0]);
 #elif SUBS
     const V sum = VFMA(VLOAD((const float *)(const void *)s), b->sc[0], off);
 #else
@@ -122,14 +96,14 @@ static inline V FN(amx_enter)(V acc, const struct FN(amx_block) * b, const struc
 
 /* The products of a span, in the order in which they are entered. */
 struct FN(amx_turn) {
-    const int8_t *q;                   /* of the next product's activations */
-    const struct FN(amx_block) * w;    /* its weights */
+    const int8_t *q;                /* of the next product's activations */
+    const struct FN(amx_block) * w; /* its weights */
     int j, m, group, groups, part, blocks;
 };
 
 static inline void FN(amx_next)(struct FN(amx_turn) * a)
 {
-    a->q += AMX_ROWS * IG_QBLOCK * AMX_BYTES;
+    a->q += AMX_ROWS * IG_QBLOCK;
     a->w++;
     if (++a->j < a->m) return;
     a->j = 0;
@@ -142,27 +116,27 @@ static inline void FN(amx_next)(struct FN(amx_turn) * a)
     a->m = (a->blocks - a->part + IG_BLOCK_PARTS - 1) / IG_BLOCK_PARTS;
 }
 
-/* All groups with the blocks of a span, into their parts. */
+/* All groups with the blocks of a span, into their parts.  Meanwhile what follows them in memory
+ * comes near, a line each so many products: unpacking alone would wait for it. */
 static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS],
                          const struct FN(amx_block) * w, const int8_t *q,
-                         const struct amx_side *side, int blocks, int groups, int first)
+                         const struct amx_side *side, const uint8_t *follows, int blocks,
+                         int groups, int first)
 {
     _Alignas(4096) int32_t sums[AMX_RING][AMX_HALVES][AMX_ROWS][IG_PANEL_ROWS];
     struct FN(amx_turn) next = {
-        .q = q, .w = w, .m = (blocks + IG_BLOCK_PARTS - 1) / IG_BLOCK_PARTS,
-        .groups = groups, .blocks = blocks,
+        .q = q,
+        .w = w,
+        .m = (blocks + IG_BLOCK_PARTS - 1) / IG_BLOCK_PARTS,
+        .groups = groups,
+        .blocks = blocks,
     };
     unsigned made = 0, read = 0;
     const unsigned all = (unsigned)(blocks * groups);
+    int due = 0;
 #define AMX_NEXT                                                                                   \
     if (made < all) {                                                                              \
-        AMX_FETCH(next.q) \
-        if (AMX_SETS == 2 && made & 1) {                                                                            \
-            AMX_PRODUCT(1, 6, 7, sums[made % AMX_RING], next.q, next.w->w, SUBS)                   \
-        } else {                                                                                   \
-            AMX_PRODUCT(0, 4, 5, sums[made % AMX_RING], next.q, next.w->w, SUBS)                   \
-        }                                                                                          \
-        made++;                                                                                    \
+        amx_product(sums[made++ % AMX_RING], next.q, next.w->w, AMX_HALVES, SUBS == 1);            \
         FN(amx_next)(&next);                                                                       \
     }
     for (int i = 0; i < AMX_AHEAD; i++) {
@@ -175,13 +149,12 @@ static void FN(amx_span)(float (*acc)[IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS],
             UNROLL
             for (int i = 0; i < AMX_ROWS; i++) a[i] = first ? VZERO : VLOAD(acc[g][part][i]);
             for (int j = 0; j < m; j++, read++, side++) {
-                if (read % AMX_BATCH == 0)
-                    for (int k = 0; k < AMX_BATCH; k++) {
-                        AMX_NEXT
-                    }
+                AMX_NEXT
+                for (due += TILE / BLOCKS; due >= 64 * groups; due -= 64 * groups, follows += 64)
+                    PREFETCH_AT(follows);
                 const V off = FN(amx_off)(&w[j]);
                 UNROLL
-                for (int i = 0; i < AMX_ENTER; i++)
+                for (int i = 0; i < AMX_ROWS; i++)
                     a[i] = FN(amx_enter)(a[i], &w[j], side, i, sums[read % AMX_RING][0][i], off);
             }
             UNROLL
@@ -199,7 +172,7 @@ static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, struct amx
     _Alignas(64) float acc[AMX_RB / AMX_ROWS][IG_BLOCK_PARTS][AMX_ROWS][IG_PANEL_ROWS];
     struct FN(amx_block) w[AMX_SPAN];
     int8_t buffer[512];
-    amx_ready(AMX_BYTES == 2 ? (SUBS == 2 ? &amx_int8 : &amx_bf16) : SUBS == 2 ? &amx_int8_half : &amx_int8);
+    amx_ready(SUBS == 2 ? &amx_int8_half : &amx_int8);
     if (nb < IG_BLOCK_PARTS) memset(acc, 0, (size_t)x.groups * sizeof acc[0]);
     for (int b = 0; b < nb; b += AMX_SPAN) {
         const int blocks = nb - b < AMX_SPAN ? nb - b : AMX_SPAN;
@@ -207,8 +180,8 @@ static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, struct amx
             const int8_t *sc = FN(scales)(buffer, p);
             for (int i = 0; i < BLOCKS; i++, j++) FN(amx_load)(&w[amx_place(j, blocks)], p, sc, i);
         }
-        FN(amx_span)(acc, w, x.q, x.side, blocks, x.groups, b == 0);
-        x.q += (size_t)(x.groups * blocks) * AMX_ROWS * IG_QBLOCK * AMX_BYTES;
+        FN(amx_span)(acc, w, x.q, x.side, p, blocks, x.groups, b == 0);
+        x.q += (size_t)(x.groups * blocks) * AMX_ROWS * IG_QBLOCK;
         x.side += x.groups * blocks;
     }
     for (int t = 0; t < n; t++) {
@@ -216,7 +189,8 @@ static void FN(amx_rows)(float (*y)[IG_PANEL_ROWS], const uint8_t *p, struct amx
         enum { STEP = AMX_ROWS * IG_PANEL_ROWS };
         V s[4];
         UNROLL
-        for (int i = 0; i < 4; i++) s[i] = VADD(VLOAD(part + i * STEP), VLOAD(part + (i + 4) * STEP));
+        for (int i = 0; i < 4; i++)
+            s[i] = VADD(VLOAD(part + i * STEP), VLOAD(part + (i + 4) * STEP));
         VSTORE(y[t], VADD(VADD(s[0], s[2]), VADD(s[1], s[3])));
     }
 }

@@ -38,10 +38,8 @@ static const struct amx_config amx_bf16 = { .palette = 1,
 #define TILE_LOAD(t, p, step)                                                                      \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(p), "r"((size_t)(step)) : "memory")
 #define TILE_SAVE(t, p, step)                                                                      \
-    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)"                                           \
-                     :                                                                             \
-                     : "r"(p), "r"((size_t)(step))                                                 \
-                     : "memory")
+    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(p), "r"((size_t)(step)) : "memor" \
+                                                                                           "y")
 #define TILE_DOT8(to, x, w)  __asm__ volatile("tdpbssd %tmm" #w ", %tmm" #x ", %tmm" #to)
 #define TILE_DOT16(to, x, w) __asm__ volatile("tdpbf16ps %tmm" #w ", %tmm" #x ", %tmm" #to)
 #endif

@@ -76,7 +76,8 @@ struct work {
     int group; /* of 16 rows: its first, where a batch's hidden values are packed */
 };
 
-/* Groups of 16 rows of the active experts before the dense block; an expert's begin with a new one. */
+/* Groups of 16 rows of the active experts before the dense block; an expert's begin with a new one.
+ */
 enum { ROUTED_GROUPS = ASIDE / 16 + IG_N_EXPERT };
 
 static struct work work_of(const struct ig_worker *w, const struct ig_layer *l, int a)
@@ -84,8 +85,9 @@ static struct work work_of(const struct ig_worker *w, const struct ig_layer *l, 
     struct ig_engine *e = w->e;
     const int32_t *start = route_start(e), x = w->active[a];
     if (x == IG_DENSE)
-        return (struct work){ &l->dense_gate, &l->dense_up, &l->dense_down, w->slab[a],     NULL,
-                              e->batch->n,    ASIDE,        a,              ROUTED_GROUPS };
+        return (struct work){ &l->dense_gate, &l->dense_up, &l->dense_down, w->slab[a],
+                              NULL,           e->batch->n,  ASIDE,          a,
+                              ROUTED_GROUPS };
     if (w->active == w->id)
         return (struct work){ &l->gate, &l->up, &l->down, w->slab[a], NULL, 1, a, a, 0 };
     return (struct work){ &l->gate,

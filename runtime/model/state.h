@@ -34,17 +34,17 @@ enum {
 };
 
 /* The buffers hold what the phases put into them: the plan's sums, done once more. */
-#define IG_HOLDS(NAME, n, type) \
+#define IG_HOLDS(NAME, n, type)                                                                    \
     _Static_assert(IG_MEM_##NAME##_BYTES == (uint64_t)(n) * sizeof(type), #NAME)
-IG_HOLDS(X, IG_N_ROW * IG_N_EMBD, float);
-IG_HOLDS(XN, IG_N_ROW * IG_N_EMBD, float);
-IG_HOLDS(Q, IG_N_ROW * IG_Q_STRIDE, float);
-IG_HOLDS(K, IG_N_ROW * IG_KV_STRIDE, float);
-IG_HOLDS(V, IG_N_ROW * IG_KV_STRIDE, float);
-IG_HOLDS(RL, IG_N_ROW * IG_RL_STRIDE, float);
-IG_HOLDS(TOPK, IG_N_ROW * IG_N_EXPERT_USED, int32_t[2]);
-IG_HOLDS(LN, IG_N_LOGIT_ROW * IG_N_EMBD, float);
-IG_HOLDS(LOGITS, (uint64_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE, float);
+IG_HOLDS(X, IG_N_ROW *IG_N_EMBD, float);
+IG_HOLDS(XN, IG_N_ROW *IG_N_EMBD, float);
+IG_HOLDS(Q, IG_N_ROW *IG_Q_STRIDE, float);
+IG_HOLDS(K, IG_N_ROW *IG_KV_STRIDE, float);
+IG_HOLDS(V, IG_N_ROW *IG_KV_STRIDE, float);
+IG_HOLDS(RL, IG_N_ROW *IG_RL_STRIDE, float);
+IG_HOLDS(TOPK, IG_N_ROW *IG_N_EXPERT_USED, int32_t[2]);
+IG_HOLDS(LN, IG_N_LOGIT_ROW *IG_N_EMBD, float);
+IG_HOLDS(LOGITS, (uint64_t)IG_N_LOGIT_ROW *IG_LOGIT_STRIDE, float);
 IG_HOLDS(SAMPLE, IG_N_VOCAB, struct ig_candidate);
 #undef IG_HOLDS
 _Static_assert(IG_MEM_XQ_BYTES == 0 ||
@@ -56,8 +56,8 @@ _Static_assert(IG_OWN_BYTES >=
                "a row of a thread's own");
 _Static_assert(IG_THREAD_BYTES % 64 == 0 && IG_PACK_BYTES % 64 == 0, "packed rows are aligned");
 _Static_assert(IG_OWN_BYTES +
-                       (uint64_t)IG_N_SLOT * ((1 + IG_DOWN_PANELS) * IG_PANEL_ROWS * sizeof(float) +
-                                              sizeof(void *)) +
+                       (uint64_t)IG_N_SLOT *
+                           ((1 + IG_DOWN_PANELS) * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
                        2 * IG_GROUP * (IG_HEAD_DIM + 2) * sizeof(float) + IG_SPARE_BYTES +
                        IG_PACK_BYTES <=
                    IG_THREAD_BYTES,
@@ -237,9 +237,10 @@ uint64_t ig_load_skew(const struct ig_engine *e);
  * if o->verify: else IG_BAD_FILE or IG_IO, with the place.  e->loaded says whether it is mapped. */
 enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
 
-/* A matrix's panels times activation rows (linear.c).  ig_packed makes many rows of blocks ready for
- * panels of a format, in the thread's own room, or returns NULL: they go as they are, with the same
- * bits.  In one phase, lists of the same id and length with the same ends are the same rows. */
+/* A matrix's panels times activation rows (linear.c).  ig_packed makes many rows of blocks ready
+ * for panels of a format, in the thread's own room, or returns NULL: they go as they are, with the
+ * same bits.  In one phase, lists of the same id and length with the same ends are the same rows.
+ */
 enum { IG_WHOLE_BATCH = -1 }; /* an id; others are active experts */
 const void *ig_packed(struct ig_worker *w, int fmt, int id, const void *const *x, int cols, int n);
 static inline void ig_panel(int fmt, float (*y)[IG_PANEL_ROWS], const unsigned char *panel,
@@ -291,7 +292,8 @@ enum { IG_HEADS_TO_BLOCKS = IG_V_DIM % IG_QBLOCK == 0 };
 void ig_output_heads(struct ig_engine *e, int row, int head, int n);
 void ig_attn_output(struct ig_worker *w, const struct ig_mat *o);
 struct ig_worker ig_worker(struct ig_engine *e, int tid);
-/* Once: each stack's bias by distance from its table in the weights, [IG_N_REL_BUCKET][IG_N_HEAD]. */
+/* Once: each stack's bias by distance from its table in the weights, [IG_N_REL_BUCKET][IG_N_HEAD].
+ */
 void ig_fill_bias(float *to, const float *const *table);
 /* 16 hidden values: the model's activation of gate, times up (moe.c). */
 void ig_activate(float *h, const float *gate, const float *up);
