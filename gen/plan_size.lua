@@ -33,7 +33,7 @@ local function wanted_of(m, hw, formats, opts, batch)
     -- KV as exact as the weights: f32 when someone keeps the experts in f32.
     kv = opts.kv or (expert_f32 and "f32" or "f16"),
     threads = opts.threads or hw.cores,
-    packs = plan_kernels.packs(hw) and batch >= quant.PACK_LEAST,
+    packs = plan_kernels.packs(hw) and batch >= quant.PACK_LEAST or nil,
   }
 end
 

@@ -80,7 +80,7 @@ typedef void ig_panel_fn(float (*y)[IG_PANEL_ROWS], const void *panel, const voi
  */
 typedef void ig_packed_fn(float (*y)[IG_PANEL_ROWS], const void *panel, const void *packed,
                           int cols, int n);
-enum { IG_PACK_LEAST = 6 }; /* rows: fewer are faster as they are */
+enum { IG_PACK_LEAST = 16 }; /* rows: fewer are faster as they are */
 
 /* Running softmax state of g query heads that share one KV head. */
 struct ig_attn {
