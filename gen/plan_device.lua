@@ -196,8 +196,9 @@ end
 --- @param layout  table  of gen/plan_layout.lua
 --- @param opts    table  of gen/options.lua
 --- @param reasons table  why the kernels cannot run what would fit, added to
+--- @param trace   table?  of gen/trace.lua
 --- @return table? device, table? cache   (the cache too when everything is resident: what it would be)
-function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
+function M.plan(m, hw, formats, size, arena, layout, opts, reasons, trace)
   local mem = arena
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
                    gemm_rows = opts.gemm_rows or M.GEMM_ROWS,
@@ -218,8 +219,12 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
     mem = { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes }
   end
-  local cache, why = plan_cache.NONE, nil
-  if m.n_expert > 0 then cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts) end
+  local cache, why = plan_cache.NONE, device_kinds.not_policy(device, opts)
+  if why then
+    cache = nil
+  elseif m.n_expert > 0 then
+    cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts, trace)
+  end
   if not cache then
     reasons[#reasons + 1] = why
     return nil

@@ -89,6 +89,27 @@ check_cache() { # name, binary, weights
         "$(awk -v h="${hit:--1}" 'BEGIN { if (!(h > 0 && h < 100)) print "want between 0 and 100 %, got " h }' </dev/null; [ -n "$hit" ] || cat "$tmp/err")"
 }
 
+# Policy static, 6 ways: as many hits as the trace's own table foretells, whatever passed through the slots before.
+check_static() { # name, binary, weights
+    awk -f "$(dirname "$0")/skewed.awk" </dev/null >"$tmp/skewed.csv"
+    want=$(awk -F, -v ways=6 '!/^#/ && $1 != "turn" { n[$4 "," $6]++; chosen[++all] = $4 "," $6 }
+        END { for (l = 0; l < 3; l++)
+                  for (w = 0; w < ways; w++) {
+                      best = -1
+                      for (x = 0; x < 8; x++)
+                          if (!((l "," x) in kept) && (best < 0 || n[l "," x] > n[l "," best])) best = x
+                      kept[l "," best]
+                  }
+              for (i = 1; i <= all; i++) hit += chosen[i] in kept
+              printf "%.2f", 100 * hit / all }' "$tmp/skewed.csv")
+    for p in 0 20; do
+        got=$("$2" bench -m "$3" -p $p -n 32 -r 1 -t 1 --link 100 --route "$tmp/skewed.csv" 2>"$tmp/err" |
+            sed -n 's/^decode: \([0-9.]*\) % of the chosen.*/\1/p')
+        report "$1: after a batch of $p rows, $want % of the chosen experts are in their slots" \
+            "$([ "$got" = "$want" ] || { echo "got: $got %"; cat "$tmp/err"; })"
+    done
+}
+
 # What the program says and does without a device; with one, what it took.
 check_info() { # name, binary, weights
     cpu "$2" info -m "$3" >"$tmp/out" 2>&1
@@ -106,14 +127,18 @@ says() { # what, what has to be found, the command
     code=$?
     report "$what" "$(grep -E "$want" "$tmp/out" >/dev/null || echo "want: $want, exit code $code, got:" "$(tail -5 "$tmp/out")")"
 }
-check_old_driver() { # binary, weights: needs no device
+check_no_driver() { # binary, weights: where no device is
     says 'no driver: info says so' '^    - device: this machine has no CUDA driver; the CPU does the work$' \
         env LD_LIBRARY_PATH=/nonexistent "$1" info -m "$2"
+    check_old_driver "$1" "$2"
+}
+check_old_driver() { # binary, weights: anywhere
     says 'an older driver: info says so' '^    - device: want a driver for CUDA [0-9.]+ or newer, got one for 11.0; the CPU does the work$' \
         env LD_LIBRARY_PATH="$troubles" "$1" info -m "$2"
 }
 check_trouble() { # name, binary, weights: on a device
     shim="env LD_PRELOAD=$troubles/driver.so"
+    check_old_driver "$2" "$3"
     says 'another architecture: info says so' '^    - device: want architecture sm_[0-9]+, got sm_123 \(.*\); the CPU does the work$' \
         $shim DRIVER_ARCH=123 "$2" info -m "$3"
     run="$shim DRIVER_ARCH=123" compare "another architecture: the CPU's bits" "$2" "$3"
@@ -168,7 +193,7 @@ for name in "$@"; do
         "$bin" pack "$source" -o "$w" 2>"$tmp/err" || { report "$name: pack" "$(cat "$tmp/err")"; continue; }
     fi
     on=$("$bin" info -m "$w" 2>"$tmp/err" | on)
-    case $name$on in xc-mixtralCPU) check_old_driver "$bin" "$w"; rm -f "$tmp/$name.ingot"; continue ;; esac
+    case $name$on in xc-mixtralCPU) check_no_driver "$bin" "$w"; rm -f "$tmp/$name.ingot"; continue ;; esac
     case $on in
     CPU | '') report "$name: runs on a device" "it runs on the CPU: $(cat "$tmp/err")"; rm -f "$tmp/$name.ingot"; continue ;;
     esac
@@ -190,6 +215,7 @@ for name in "$@"; do
     case $name in
     demo | xc-mixtral) [ "${FLAVOR:-}" = -emulated ] || [ -n "$run" ] || check_trouble "$name" "$bin" "$w" ;;
     esac
+    case $name in xc-static) [ -n "$run" ] || check_static "$name" "$bin" "$w" ;; esac
     case $name in xc-* | demo | latent-q8_0) [ -n "$run" ] || check_calls "$name" "$bin" "$w" ;; esac
     case $name in
     demo)

@@ -38,6 +38,7 @@ IG_KERNEL(ig_embed, ROW_THREADS, 2)
 {
     ig_after_previous();
     const int t = (int)blockIdx.x, i = (int)threadIdx.x, force = *a.host_force;
+    stamp_at(a.host.pos[0]);
     const int id = a.host.token[t], fmt = FMT_OF(FMT_EMBD, a.embd.fmt);
     const unsigned char *p = a.embd.p + (size_t)(id / PR) * a.embd.stride;
 #if N_EXPERT > 0

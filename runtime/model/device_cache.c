@@ -228,7 +228,8 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     if (m->reach > 0) m->reach_want = want;
     progress = o->progress;
     m->share = o->link_share - 1;
-    m->cpu = m->share != 100 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
+    m->cpu = IG_XC_STATIC || m->share != 100 || m->reach < experts ||
+             m->sets < routed_before(IG_N_LAYER);
     ig_device_slow(e->device, o->link_bw);
     m->link_bw = o->link_bw;
     if (o->link_bw)
@@ -236,8 +237,9 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     ig_rate_measure(e);
     ig_miss_plan(m);
     ig_prefill_open(e);
+    ig_hot_fill(e);
     /* What is refused later than now, ig_device_pinned_says says. */
-    const uint64_t in_the_end = ig_device_reaching(e->device) ? want : m->reach;
+    const uint64_t in_the_end = ig_device_reaching(e->device) ? want : ig_device_reached(e->device);
     if (in_the_end < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
                          100.0 * (double)in_the_end / (double)experts);
@@ -291,6 +293,7 @@ void ig_stream_end(struct ig_engine *e)
 {
     if (n_passing == 0) return;
     empty(e); /* the slots held layers */
+    ig_hot_gone();
     ig_prefill_streamed();
 }
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer)

@@ -35,6 +35,18 @@ const unsigned char *ig_stream_layer(struct ig_engine *e, int layer);
 void ig_stream_next(struct ig_engine *e, int layer);
 void ig_stream_end(struct ig_engine *e);
 
+/* Policy static: what the slots keep comes into them; other things have passed through them; so it
+ * comes back before a row goes by itself. */
+#if IG_XC_STATIC
+void ig_hot_fill(struct ig_engine *e);
+void ig_hot_gone(void);
+void ig_hot_back(struct ig_engine *e);
+#else
+static inline void ig_hot_fill(struct ig_engine *e) { (void)e; }
+static inline void ig_hot_gone(void) {}
+static inline void ig_hot_back(struct ig_engine *e) { (void)e; }
+#endif
+
 /* After ig_rate_measure and ig_miss_plan: what a batch's layers cost on either side. */
 void ig_prefill_open(struct ig_engine *e);
 /* e->batch: 0, it goes row by row; 1, as a batch, of which the CPU takes the layers with experts
@@ -42,9 +54,11 @@ void ig_prefill_open(struct ig_engine *e);
 int ig_prefill_batch(struct ig_engine *e);
 int ig_prefill_by_cpu(int layer);
 void ig_prefill_layer(struct ig_engine *e, int layer);
-/* A row went by itself and took so long; layers passed through the slots. */
+/* A row went by itself and took so long; layers passed through the slots; these were filled again.
+ */
 void ig_prefill_row(struct ig_engine *e, double took);
 void ig_prefill_streamed(void);
+void ig_prefill_filled(const struct ig_engine *e);
 const char *ig_prefill_says(const struct ig_engine *e);
 
 #endif

@@ -15,7 +15,9 @@
 
 #if IG_XC
 
-enum { TRIED_ROWS = 32 };
+/* Batches whose time is taken at start: nearly all experts are chosen in both, so that what the
+ * many take longer is their rows'. */
+enum { FEW_ROWS = 32, MANY_ROWS = 256 };
 
 static struct prefill {
     struct ig_pick cost;
@@ -73,19 +75,13 @@ static void noise(float *x, size_t n)
     }
 }
 
-/* A row's share of an expert's time, from a layer of many rows: what its experts' bytes do not
- * explain.  The first layer wakes everything. */
-static double row_seconds(struct ig_engine *e, const struct ig_pick *p)
+/* Seconds of a layer with so many rows, the sooner of two, and how many experts those chose. */
+static double layer_seconds(struct ig_engine *e, int rows, int *chosen)
 {
-    static const uint8_t want[TRIED_ROWS];
-    static const int32_t zero[TRIED_ROWS];
-    const int most = IG_N_ROW;
-    const struct ig_batch b = { .n = most < TRIED_ROWS ? most : TRIED_ROWS,
-                                .token = zero,
-                                .pos = zero,
-                                .seq = zero,
-                                .want = want };
-    double row = 0.0;
+    static const uint8_t want[MANY_ROWS];
+    static const int32_t zero[MANY_ROWS];
+    const struct ig_batch b = { .n = rows, .token = zero, .pos = zero, .seq = zero, .want = want };
+    double least = -1.0;
     e->batch = &b;
     e->x = IG_BUF(e, X, float);
     for (int layer = IG_N_LAYER_ENC, seen = 0; layer < IG_N_LAYER && seen < 2; layer++) {
@@ -93,11 +89,31 @@ static double row_seconds(struct ig_engine *e, const struct ig_pick *p)
         noise(e->x, (size_t)b.n * IG_N_EMBD);
         const double from = ig_seconds();
         on_cpu(e, layer);
-        row = (ig_seconds() - from - p->start - e->n_active * p->each) / (b.n * IG_N_EXPERT_USED);
+        const double took = ig_seconds() - from;
         seen++;
+        if (least >= 0.0 && took >= least) continue;
+        least = took;
+        *chosen = e->n_active;
     }
     e->batch = NULL;
-    return row > 0.0 ? row : 0.0;
+    return least;
+}
+
+/* What a row and an expert of a batch cost (p->each is that of a question of few experts, whose
+ * start and end weigh more).  Where one size is all that there is, its time is the experts'. */
+static void time_batches(struct ig_engine *e, struct ig_pick *p)
+{
+    const int most = IG_N_ROW, few = most < FEW_ROWS ? most : FEW_ROWS,
+              many = most < MANY_ROWS ? most : MANY_ROWS;
+    int of_few = 1, of_many = 1;
+    const double short_s = layer_seconds(e, few, &of_few);
+    if (many > few) {
+        const double long_s = layer_seconds(e, many, &of_many),
+                     more = long_s - short_s - (of_many - of_few) * p->each;
+        p->row = more > 0.0 ? more / ((many - few) * IG_N_EXPERT_USED) : 0.0;
+    }
+    const double each = (short_s - p->start - few * IG_N_EXPERT_USED * p->row) / of_few;
+    if (each > 0.0) p->each = each;
 }
 
 /* Row by row: a batch of n rows. */
@@ -129,7 +145,7 @@ void ig_prefill_open(struct ig_engine *e)
     if (ig_stream_fits(e)) p->link = m->link.start + m->link.each[0] * IG_N_EXPERT;
     p->start = m->by_cpu.start;
     p->each = m->by_cpu.each[m->link.each[0] > 0.0];
-    if (p->each > 0.0) p->row = row_seconds(e, p);
+    if (p->each > 0.0) time_batches(e, p);
     /* The first prompt finds no expert there. */
     prefill.step_s = routed() * ig_split_seconds(&m->link, &m->by_cpu, link, k - link);
     prefill.refill_s = 0.0;
@@ -137,12 +153,14 @@ void ig_prefill_open(struct ig_engine *e)
     prefill.rows = most_rows(by_cpu);
 }
 
+static double full_s(const struct ig_miss *m) { return m->link.each[0] * m->sets * m->ways; }
+
 void ig_prefill_row(struct ig_engine *e, double took)
 {
     const struct ig_miss *m = &e->miss;
     prefill.step_s += (took - prefill.step_s) / 8;
     /* What a row brought would have to come again. */
-    const double full = m->link.each[0] * m->sets * m->ways, more = m->link.each[0] * m->sets;
+    const double full = full_s(m), more = m->link.each[0] * m->sets;
     if (prefill.refill_s < full) prefill.refill_s += more < full ? more : full;
 }
 
@@ -166,6 +184,7 @@ int ig_prefill_by_cpu(int layer)
 }
 
 void ig_prefill_streamed(void) { prefill.refill_s = 0.0; }
+void ig_prefill_filled(const struct ig_engine *e) { prefill.refill_s = full_s(&e->miss); }
 
 const char *ig_prefill_says(const struct ig_engine *e)
 {

@@ -194,6 +194,7 @@ void ig_step_forward(struct ig_engine *e)
 #if IG_XC
     ig_cache_pinned(e, e->batch->n == 1);
     if (!ig_prefill_batch(e)) {
+        ig_hot_back(e);
         row_by_row(e);
         return;
     }

@@ -21,18 +21,23 @@ static const struct ig_trial_rule rule = {
     .warm = 32, .block = 24, .skip = 12, .rounds = 4, .every = 2048, .gain = 0.98
 };
 
+/* Per cent of a step's misses that take the link, -1: as measured.  Policy static keeps what is in
+ * its slots, so that nothing could come into them. */
+static int fixed_share(const struct ig_miss *m) { return IG_XC_STATIC ? 0 : m->share; }
+
 void ig_miss_plan(struct ig_miss *m)
 {
+    const int share = fixed_share(m);
     const struct ig_side none = { 0 };
     int same = 1;
     ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, m->split[0]);
     for (int n = 0; n <= IG_N_EXPERT_USED; n++) {
-        if (m->cpu && m->share >= 0) m->split[0][n] = (n * m->share + 50) / 100;
+        if (m->cpu && share >= 0) m->split[0][n] = (n * share + 50) / 100;
         m->split[1][n] = n;
         same &= m->split[0][n] == n;
     }
     /* A link far below the CPU is not worth a trial's steps. */
-    const int tried = m->share < 0 && !same && m->link.each[0] < 3 * m->by_cpu.each[0];
+    const int tried = share < 0 && !same && m->link.each[0] < 3 * m->by_cpu.each[0];
     ig_trial_init(&m->trial, &rule, tried ? 2 : 1);
 }
 
@@ -42,7 +47,7 @@ void ig_miss_begin(struct ig_miss *m)
     memcpy(m->ask->split, m->split[m->trial.now], sizeof m->split[0]);
     m->ask->split[IG_N_EXPERT_USED + 1] = (int32_t)(m->reach / 4096);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
-    m->ask->split[0] = m->share < 0;
+    m->ask->split[0] = fixed_share(m) < 0;
     m->began = ig_seconds();
 }
 
@@ -79,8 +84,9 @@ const char *ig_miss_says(const struct ig_miss *m)
              1e6 * m->by_cpu.start, (int)IG_N_EXPERT_USED);
     for (int n = 1; n <= IG_N_EXPERT_USED; n++)
         at = say(text, sizeof text, at, " %d", (int)m->split[t->best][n]);
-    if (m->share >= 0)
-        say(text, sizeof text, at, ", as --link says");
+    if (fixed_share(m) >= 0)
+        say(text, sizeof text, at,
+            IG_XC_STATIC ? ": the slots keep what they have" : ", as --link says");
     else if (t->trials > 0)
         say(text, sizeof text, at,
             ": steps took %.3f ms by the rates, %.3f with the link alone (trial %u)",

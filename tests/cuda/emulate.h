@@ -116,8 +116,19 @@ IG_FN void ig_mma16(int *d, const unsigned *a, unsigned b, int c) { emu_mma(d, a
 IG_FN void ig_mma_bf16(float *d, const unsigned *a, const unsigned *b) { emu_mma_bf16(d, a, b); }
 unsigned ig_to_bf16(float lo, float hi);
 IG_FN unsigned ig_ballot(int v) { return emu_ballot(v); }
+IG_FN unsigned ig_warp_max(unsigned v)
+{
+    for (int mask = 1; mask < 32; mask *= 2) {
+        const unsigned other = emu_swap(v, mask);
+        v = other > v ? other : v;
+    }
+    return v;
+}
+IG_FN float ig_inverse(float x) { return 1.0f / x; }
 IG_FN int ig_count(unsigned bits) { return __builtin_popcount(bits); }
 IG_FN void ig_after_previous(void) {}
+#define stamp_mark(i)
+#define stamp_at(pos)
 
 IG_FN int ig_dot4(unsigned w, int x, int c)
 {
