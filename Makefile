@@ -63,7 +63,7 @@ PLAN_SRC   := $(filter-out $(DEVICE_SRC),$(shell grep -lE '\#include "(config|ta
 COMMON_SRC := $(filter-out $(PLAN_SRC) $(DEVICE_SRC),$(wildcard runtime/*/*.c))
 AVX2_FLAGS   := -mavx2 -mfma -mf16c
 AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
-AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
+AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-bf16
 ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512 amx
 ISA_aarch64 := neon quant_neon quant_i8mm
 KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%=kernels/cpu/%.c)

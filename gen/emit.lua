@@ -200,7 +200,7 @@ function M.view(plan, plan_hash)
     input_bytes = layout.input_bytes and c.u64(layout.input_bytes) or nil,
     token_bytes = c.u64(layout.token_bytes), mem_bytes = c.u64(mem.bytes),
     thread_bytes = c.u64(mem.thread_bytes), own_bytes = c.u64(mem.own_bytes),
-    spare_bytes = c.u64(mem.spare_bytes), pack_bytes = c.u64(mem.pack_bytes), mem_bw = c.u64(plan.hw.mem_bw),
+    spare_bytes = c.u64(mem.spare_bytes), mem_bw = c.u64(plan.hw.mem_bw),
     layout_hash = c.hex64(layout.hash), layout_text = c.str(layout.text),
     model_id = c.str(plan.model_id), hw_id = c.str(plan.hw_id), plan_hash_str = c.str(plan_hash),
     kernels = plan.kernels,

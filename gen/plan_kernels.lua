@@ -13,9 +13,6 @@ local NEED = {
   i8mm   = { cpu = 768, arch = "aarch64" },
 }
 
---- Whether the kernels want many rows of blocks packed (struct ig_kernels: packed).
-function M.packs(hw) return hw.isa == "amx" end
-
 --- @param hw table  a checked profile
 function M.plan(hw)
   local need = NEED[hw.isa]

@@ -21,9 +21,7 @@ M.OUTSIDE_BYTES = 64 << 20
 -- What reads normed rows of the residual stream.
 M.NORM_READERS = { "q", "k", "v", "q_a", "kv_a", "router", "gate", "up", "dense_gate", "dense_up",
                    "cross_q", "cross_k", "cross_v" }
-M.PACKED_READERS = table.move(M.NORM_READERS, 1, #M.NORM_READERS, 3, { "o", "cross_o" })
 M.GROUP_MOST = 4
-M.DOWN_PANELS = 4     -- IG_DOWN_PANELS of runtime/model/state.h, where rows are packed
 
 local F32 = 4
 
@@ -78,20 +76,12 @@ local function own_bytes(m)
   return num.align_up(m.n_embd * F32 + quant.xq_bytes(num.align_up(m.n_embd, quant.BLOCK)), 64)
 end
 
--- A batch's rows packed by one thread, of the widest matrix but down, whose rows are packed by those
--- who make them.
-local function pack_bytes(m, formats, size)
-  if not size.packs or not formats_of.any(formats, M.PACKED_READERS, true) then return 0 end
-  local wide = math.max(m.n_embd, m.n_head * (m.v_dim or m.head_dim), m.q_lora or 0, m.kv_lora or 0)
-  return quant.packed_bytes(num.align_up(wide, quant.BLOCK), size.batch)
-end
-
--- Scratch of one thread: a row of its own, gate and up (or some panels of down) of a batch's rows and
--- their row list, two running softmax states, the spare room above and packed rows.
-local function thread_bytes(m, formats, size)
-  local rows, pack = slots(m, size), pack_bytes(m, formats, size)
-  local bytes = own_bytes(m) + rows * quant.PANEL_ROWS * F32 * (1 + (pack > 0 and M.DOWN_PANELS or 1)) + rows * 8
-    + 2 * M.attn_group(m) * (m.head_dim + 2) * F32 + M.spare_bytes(m, size) + pack
+-- Scratch of one thread: a row of its own, gate and up of a batch's rows and their row list, two
+-- running softmax states, and the spare room above.
+local function thread_bytes(m, size)
+  local rows = slots(m, size)
+  local bytes = own_bytes(m) + rows * quant.PANEL_ROWS * F32 * 2 + rows * 8
+    + 2 * M.attn_group(m) * (m.head_dim + 2) * F32 + M.spare_bytes(m, size)
   return num.align_up(bytes, M.ALIGN)
 end
 
@@ -100,14 +90,6 @@ local function hidden_bytes(m, formats, rows, block, of)
   if not formats_of.any(formats, { "down", "dense_down" }, block) then return 0 end
   local wide, aside = num.align_up(m.n_ff, quant.BLOCK), num.align_up(M.aside(m), quant.BLOCK)
   return rows * (m.n_expert_used * of(wide) + of(aside))
-end
-
--- The same packed for down: an expert's rows begin a new 16.
-local function packed_hidden_bytes(m, formats, size)
-  if not size.packs or not formats_of.any(formats, { "down", "dense_down" }, true) then return 0 end
-  local wide, aside = num.align_up(m.n_ff, quant.BLOCK), num.align_up(M.aside(m), quant.BLOCK)
-  local groups = size.batch * m.n_expert_used // quant.PANEL_ROWS + m.n_expert
-  return groups * quant.packed_bytes(wide, quant.PANEL_ROWS) + quant.packed_bytes(aside, size.batch)
 end
 
 -- Latent attention's extra rows: the query's latent, its heads, the new key, the heads' results.
@@ -171,7 +153,6 @@ local function buffers(m, formats, layout, size)
     { "GATE",   when(m.shared_gate, rows * F32) },
     { "H",      hidden_bytes(m, formats, rows, false, function(w) return w * F32 end) },
     { "HQ",     hidden_bytes(m, formats, rows, true, xq) },
-    { "HP",     packed_hidden_bytes(m, formats, size) },
     { "SLOTS",  held * tier.slot_bytes },
     { "XCACHE", tier.table_bytes or 0 },
     { "YD",     when(waves, slots(m, size) * up16(m.n_embd) * F32) },
@@ -185,7 +166,7 @@ local function buffers(m, formats, layout, size)
   }
   for _, buffer in ipairs(latent_buffers(m, formats, rows)) do list[#list + 1] = buffer end
   for _, buffer in ipairs(encoder_buffers(m, size)) do list[#list + 1] = buffer end
-  list[#list + 1] = { "THREAD", size.threads * thread_bytes(m, formats, size) }
+  list[#list + 1] = { "THREAD", size.threads * thread_bytes(m, size) }
   return list
 end
 
@@ -206,8 +187,7 @@ end
 function M.plan(m, formats, layout, size)
   local mem = M.counts(size.ctx)
   mem.n_seq, mem.span_blocks, mem.part_row = M.N_SEQ, M.SPAN_BLOCKS, M.PART_ROW
-  mem.thread_bytes, mem.attn_group = thread_bytes(m, formats, size), M.attn_group(m)
-  mem.pack_bytes = pack_bytes(m, formats, size)
+  mem.thread_bytes, mem.attn_group = thread_bytes(m, size), M.attn_group(m)
   mem.own_bytes = own_bytes(m)
   mem.spare_bytes, mem.kv_part_bytes = M.spare_bytes(m, size), M.kv_part_bytes(m, size.kv)
   mem.regions = {}

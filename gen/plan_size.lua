@@ -5,7 +5,6 @@
 
 local formats_of = require "gen.formats"
 local num = require "gen.num"
-local plan_kernels = require "gen.plan_kernels"
 local plan_layout = require "gen.plan_layout"
 local plan_mem = require "gen.plan_mem"
 local plan_tier = require "gen.plan_tier"
@@ -33,7 +32,6 @@ local function wanted_of(m, hw, formats, opts, batch)
     -- KV as exact as the weights: f32 when someone keeps the experts in f32.
     kv = opts.kv or (expert_f32 and "f32" or "f16"),
     threads = opts.threads or hw.cores,
-    packs = plan_kernels.packs(hw) and batch >= quant.PACK_LEAST or nil,
   }
 end
 

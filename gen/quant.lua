@@ -55,14 +55,6 @@ function M.xq_bytes(cols)
   return cols // M.BLOCK * M.XQ_BYTES
 end
 
---- Bytes of rows of `cols` activations as struct ig_kernels' `pack` orders them: 16 rows and 32
---- columns as int8, their scales, their sums and the sums of halves (kernels/cpu/amx.c).
-M.PACK_LEAST = 16   -- IG_PACK_LEAST of kernels.h
-M.PACKED_BYTES = 768
-function M.packed_bytes(cols, rows)
-  return (rows + M.PANEL_ROWS - 1) // M.PANEL_ROWS * (cols // M.BLOCK) * M.PACKED_BYTES
-end
-
 --- May a matrix with `cols` columns have this format?
 function M.fits(name, cols)
   return not M.by_name[name].block or cols % M.by_name[name].group == 0

@@ -76,12 +76,6 @@ struct ig_xq {
 typedef void ig_panel_fn(float (*y)[IG_PANEL_ROWS], const void *panel, const void *const *x,
                          int cols, int n);
 
-/* The same from rows that `pack` of struct ig_kernels made ready, for any n from IG_PACK_LEAST on.
- */
-typedef void ig_packed_fn(float (*y)[IG_PANEL_ROWS], const void *panel, const void *packed,
-                          int cols, int n);
-enum { IG_PACK_LEAST = 16 }; /* rows: fewer are faster as they are */
-
 /* Running softmax state of g query heads that share one KV head. */
 struct ig_attn {
     float *m; /* [g]     largest score so far, -INFINITY at first */
@@ -128,12 +122,6 @@ typedef void ig_attn_fn(struct ig_attn *st, const void *q, const void *k, const 
 struct ig_kernels {
     const char *name; /* "ref", "avx2", "avx512", "neon", "i8mm" */
     ig_panel_fn *panel[IG_N_FMT];
-    /* Many rows of blocks put in order once for all panels that they are multiplied with; NULL
-     * where that gains nothing.  Results are the bits of `panel`. */
-    ig_packed_fn *packed[IG_N_FMT];
-    size_t (*packed_bytes)(int cols, int n);
-    /* Blocks [lo, hi) of n rows; x[t]: row t's struct ig_xq [cols / 32]. */
-    void (*pack)(void *packed, const void *const *x, int cols, int n, int lo, int hi);
     ig_attn_fn *attn[IG_N_FMT]; /* by KV format; NULL where a format cannot hold KV */
     /* y = x * (1 / sqrt(sum(x^2) / n + eps)) * w, left to right; sum by rule 4 */
     void (*rmsnorm)(float *y, const float *x, const float *w, int n, float eps);
@@ -176,7 +164,7 @@ struct ig_kernels {
 
 extern const struct ig_kernels ig_kernels_ref;
 extern const struct ig_kernels ig_kernels_avx2, ig_kernels_avx512, ig_kernels_amx; /* x86-64 */
-extern const struct ig_kernels ig_kernels_neon, ig_kernels_i8mm;                   /* AArch64 */
+extern const struct ig_kernels ig_kernels_neon, ig_kernels_i8mm; /* AArch64 */
 
 /* What the running CPU offers, as a mask; needs of each variant.  Ask once: in a virtual
  * machine CPUID costs tens of microseconds. */

@@ -157,7 +157,6 @@ enum {
 #define IG_THREAD_BYTES $thread_bytes
 #define IG_OWN_BYTES    $own_bytes
 #define IG_SPARE_BYTES  $spare_bytes
-#define IG_PACK_BYTES   $pack_bytes /* rows that a thread packs (kernels.h: pack) */
 #define IG_KV_PART_BYTES $kv_part_bytes /* K, or V, of one KV head in a block */
 //@ for _, r in ipairs(regions) do
 #define IG_MEM_${r.name}_OFF   ${r.pad}${r.off}

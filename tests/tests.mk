@@ -96,9 +96,9 @@ $(foreach i,neon i8mm,$(foreach e,$(filter $(ENGINES),$(ARM64_$i)),$(eval ARM64_
 HW_neon := hw/ampere-altra.lua
 HW_i8mm := hw/graviton3.lua
 
-# Engines for AMX over tiles in scalar code (TILES=1), and what their bits are compared with.
-TILED := $(if $(filter x86_64,$(ARCH)),blocks-a blocks-b blocks-c blocks-d latent-q8_0 dense-q4_0)
-ENGINES += $(filter-out $(ENGINES),$(TILED))
+# Engines for AMX over tiles in scalar code (TILES=1); dense-bf16 is compared with AVX-512's.
+TILED := $(if $(filter x86_64,$(ARCH)),mixtral-bf16-sharded dense-bf16)
+ENGINES += $(filter dense-bf16,$(TILED))
 TILES_HW := $(T)/amx.lua
 $(TILES_HW): hw/avx512-server.lua
 	@mkdir -p $(@D)

@@ -79,9 +79,7 @@ const struct ig_kernels ig_kernels_avx512 = { .name = "avx512",
                                                          IG_QUANT_FORMATS(X) },
                                               MEMBERS };
 
-/* AVX-512's but for BF16's panels, and for many rows of blocks, whose bits are the same either way.
- */
-#define XT(name, fmt) [fmt] = ig_packed_##name##_amx,
+/* AVX-512's but for BF16. */
 const struct ig_kernels ig_kernels_amx = { .name = "amx",
                                            .panel = { [IG_F32] = panel_f32_avx512,
                                                       [IG_F16] = panel_f16_avx512,
@@ -89,7 +87,4 @@ const struct ig_kernels ig_kernels_amx = { .name = "amx",
                                                       [IG_Q8_0] = ig_panel_q8_0_avx512,
                                                       [IG_Q4_0] = ig_panel_q4_0_avx512,
                                                       IG_QUANT_FORMATS(X) },
-                                           .packed = { IG_QUANT_TILES(XT) },
-                                           .packed_bytes = ig_amx_packed_bytes,
-                                           .pack = ig_amx_pack,
                                            MEMBERS };

@@ -7,9 +7,8 @@
 #define IG_QUANT_FORMATS(X)                                                                        \
     X(q4_k, IG_Q4_K)                                                                               \
     X(q6_k, IG_Q6_K)                                                                               \
-    X(q5_k, IG_Q5_K)                                                                               \
-    X(mxfp4, IG_MXFP4) X(q4_1, IG_Q4_1) X(q5_0, IG_Q5_0) X(q5_1, IG_Q5_1) X(iq4_nl, IG_IQ4_NL)     \
-        X(q3_k, IG_Q3_K) X(q2_k, IG_Q2_K) X(iq4_xs, IG_IQ4_XS)
+    X(q5_k, IG_Q5_K) X(mxfp4, IG_MXFP4) X(q4_1, IG_Q4_1) X(q5_0, IG_Q5_0) X(q5_1, IG_Q5_1)         \
+        X(iq4_nl, IG_IQ4_NL) X(q3_k, IG_Q3_K) X(q2_k, IG_Q2_K) X(iq4_xs, IG_IQ4_XS)
 
 #if defined(__aarch64__)
 #define X(name, fmt) ig_panel_fn ig_panel_##name##_neon, ig_panel_##name##_i8mm;
@@ -22,14 +21,6 @@ X(q4_0, IG_Q4_0)
 IG_QUANT_FORMATS(X)
 #undef X
 ig_panel_fn ig_panel_q8_0_avx512, ig_panel_q4_0_avx512; /* avx2.c has its own */
-
-/* Those that int8 tiles serve (amx.c), with activations packed for them. */
-#define IG_QUANT_TILES(X) IG_QUANT_FORMATS(X) X(q8_0, IG_Q8_0) X(q4_0, IG_Q4_0)
-#define X(name, fmt)      ig_packed_fn ig_packed_##name##_amx;
-IG_QUANT_TILES(X)
-#undef X
-size_t ig_amx_packed_bytes(int cols, int n);
-void ig_amx_pack(void *packed, const void *const *x, int cols, int n, int lo, int hi);
 ig_panel_fn ig_panel_bf16_amx;
 #endif
 

@@ -258,11 +258,10 @@ void ig_attn_output(struct ig_worker *w, const struct ig_mat *o)
         w->ptr[t] = ig_is_block(o->fmt)
                         ? (const void *)output_blocks(e, t)
                         : (const void *)(IG_BUF(e, AO, float) + (size_t)t * IG_O_DIM);
-    const void *packed = ig_packed(w, o->fmt, IG_WHOLE_BATCH, w->ptr, (int)o->cols, n);
+    ig_panel_fn *const fn = ig_kern.panel[o->fmt];
     while (ig_team_take(&e->team, w->tid, (IG_N_EMBD + 15) / 16, &lo, &hi)) {
         for (int p = lo; p < hi; p++) {
-            ig_panel(o->fmt, w->ya, ig_data(e, o->off + (uint64_t)p * o->stride), packed, w->ptr,
-                     (int)o->cols, n);
+            fn(w->ya, ig_data(e, o->off + (uint64_t)p * o->stride), w->ptr, (int)o->cols, n);
             const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
             for (int t = 0; t < n; t++) {
                 float *x = ig_x(e, t) + p * 16;

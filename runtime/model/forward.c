@@ -139,10 +139,9 @@ struct ig_worker ig_worker(struct ig_engine *e, int tid)
                                     : IG_BUF(e, XQ, struct ig_xq);
     w.ya = (float(*)[IG_PANEL_ROWS])(void *)(p + IG_OWN_BYTES);
     w.yb = w.ya + slots;
-    w.ptr = (const void **)(void *)(w.yb + IG_DOWN_PANELS * slots);
+    w.ptr = (const void **)(void *)(w.yb + slots);
     w.attn = (float *)(void *)(w.ptr + slots);
     w.spare = w.attn + 2 * IG_GROUP * (IG_HEAD_DIM + 2);
-    w.packed = p + IG_THREAD_BYTES - IG_PACK_BYTES;
     return w;
 }
 

@@ -72,13 +72,7 @@ struct work {
     const unsigned char *slab;
     const int32_t *slots; /* NULL: first, first + 1, ... */
     int n, first;
-    int id;    /* a */
-    int group; /* of 16 rows: its first, where a batch's hidden values are packed */
 };
-
-/* Groups of 16 rows of the active experts before the dense block; an expert's begin with a new one.
- */
-enum { ROUTED_GROUPS = ASIDE / 16 + IG_N_EXPERT };
 
 static struct work work_of(const struct ig_worker *w, const struct ig_layer *l, int a)
 {
@@ -86,19 +80,12 @@ static struct work work_of(const struct ig_worker *w, const struct ig_layer *l, 
     const int32_t *start = route_start(e), x = w->active[a];
     if (x == IG_DENSE)
         return (struct work){ &l->dense_gate, &l->dense_up, &l->dense_down, w->slab[a],
-                              NULL,           e->batch->n,  ASIDE,          a,
-                              ROUTED_GROUPS };
+                              NULL,           e->batch->n,  ASIDE };
     if (w->active == w->id)
-        return (struct work){ &l->gate, &l->up, &l->down, w->slab[a], NULL, 1, a, a, 0 };
-    return (struct work){ &l->gate,
-                          &l->up,
-                          &l->down,
-                          w->slab[a],
-                          route_slot(e) + start[x],
-                          start[x + 1] - start[x],
-                          0,
-                          a,
-                          start[x] / 16 + a };
+        return (struct work){ &l->gate, &l->up, &l->down, w->slab[a], NULL, 1, a };
+    return (struct work){
+        &l->gate, &l->up, &l->down, w->slab[a], route_slot(e) + start[x], start[x + 1] - start[x], 0
+    };
 }
 static int slot_of(const struct work *k, int t) { return k->slots ? k->slots[t] : k->first + t; }
 
@@ -117,21 +104,6 @@ static float *h_at(struct ig_engine *e, int slot)
     return IG_BUF(e, H, float) + hidden_at(slot, IG_QBLOCK);
 }
 
-/* The hidden values of a block's rows, packed for down; NULL: they are read as they are. */
-static void *packed_hidden(struct ig_engine *e, const struct work *k)
-{
-#if IG_MEM_HP_BYTES
-    const size_t wide = ig_kern.packed_bytes(IG_FF_PAD, 16);
-    const size_t aside = ig_kern.packed_bytes(IG_ASIDE_PAD, 16);
-    const int last = k->group < ROUTED_GROUPS ? k->group : ROUTED_GROUPS;
-    if (!ig_packs(k->down->fmt, k->n)) return NULL;
-    return IG_BUF(e, HP, unsigned char) + (size_t)last * wide + (size_t)(k->group - last) * aside;
-#else
-    (void)e, (void)k;
-    return NULL;
-#endif
-}
-
 void ig_activate(float *h, const float *gate, const float *up)
 {
     if (IG_ACT == IG_ACT_RELU)
@@ -147,9 +119,7 @@ static void hidden_panel(struct ig_worker *w, const struct work *k, const struct
                          float (*y)[IG_PANEL_ROWS])
 {
     for (int t = 0; t < k->n; t++) w->ptr[t] = ig_act(w, row_of(slot_of(k, t)), m->fmt);
-    const void *packed = ig_packed(w, m->fmt, k->id, w->ptr, IG_N_EMBD, k->n);
-    ig_panel(m->fmt, y, k->slab + m->off + (uint64_t)p * m->stride, packed, w->ptr, IG_N_EMBD,
-             k->n);
+    ig_kern.panel[m->fmt](y, k->slab + m->off + (uint64_t)p * m->stride, w->ptr, IG_N_EMBD, k->n);
     if (!m->bias) return;
     const float *bias = (const float *)(const void *)(k->slab + m->bias) + p * IG_PANEL_ROWS;
     for (int t = 0; t < k->n; t++) ig_kern.add(y[t], bias, IG_PANEL_ROWS);
@@ -180,10 +150,6 @@ static void hidden_block(struct ig_worker *w, const struct ig_layer *l, int a, i
         if (2 * block + 1 >= panels) memset(h + 16, 0, sizeof h / 2);
         ig_kern.quantize(hq_at(e, slot_of(&k, t)) + block, h, IG_QBLOCK);
     }
-    void *packed = packed_hidden(e, &k);
-    if (!packed) return;
-    for (int t = 0; t < k.n; t++) w->ptr[t] = hq_at(e, slot_of(&k, t));
-    ig_kern.pack(packed, w->ptr, (int)k.down->cols, k.n, block, block + 1);
 }
 
 /* Hidden blocks of the active blocks [a_lo, a_hi): of `routed` experts IG_FF_PAD / 32 each, and
@@ -229,9 +195,7 @@ static void hidden(struct ig_worker *w, const struct ig_layer *l, int a_lo, int 
             for (; lo < hi; lo++) hidden_item(w, l, &k, lo);
         return;
     }
-    /* An expert's rows are packed once a claim. */
-    const int grain = IG_PACK_BYTES > 0 && e->batch->n > 1 ? 4 : 2;
-    while (ig_team_claim(&e->team, w->tid, items, grain, &lo, &hi))
+    while (ig_team_claim(&e->team, w->tid, items, 2, &lo, &hi))
         for (; lo < hi; lo++) hidden_item(w, l, &k, lo);
 }
 
@@ -240,24 +204,15 @@ static const void *down_act(struct ig_engine *e, const struct work *k, int slot)
     return ig_is_block(k->down->fmt) ? (const void *)hq_at(e, slot) : (const void *)h_at(e, slot);
 }
 
-/* Output panel p of the block's rows `act`, or packed ones. */
-static void down_rows(const struct work *k, int p, const void *packed, const void *const *act,
-                      int n, float (*y)[IG_PANEL_ROWS])
+/* Output panel p of the block's rows `act`. */
+static void down_rows(const struct work *k, int p, const void *const *act, int n,
+                      float (*y)[IG_PANEL_ROWS])
 {
     const struct ig_mat *m = k->down;
-    ig_panel(m->fmt, y, k->slab + m->off + (uint64_t)p * m->stride, packed, act, (int)m->cols, n);
+    ig_kern.panel[m->fmt](y, k->slab + m->off + (uint64_t)p * m->stride, act, (int)m->cols, n);
     if (!m->bias) return;
     const float *bias = (const float *)(const void *)(k->slab + m->bias) + p * IG_PANEL_ROWS;
     for (int t = 0; t < n; t++) ig_kern.add(y[t], bias, IG_PANEL_ROWS);
-}
-
-/* Output panel p of all rows of active block a, into w->ya. */
-static void down_block(struct ig_worker *w, const struct work *k, int p)
-{
-    struct ig_engine *e = w->e;
-    const void *packed = packed_hidden(e, k);
-    for (int t = 0; t < k->n && !packed; t++) w->ptr[t] = down_act(e, k, slot_of(k, t));
-    down_rows(k, p, packed, w->ptr, k->n, w->ya);
 }
 
 /* What the dense block's output of a row counts. */
@@ -279,7 +234,7 @@ static void down_one(struct ig_worker *w, const struct ig_layer *l)
             const struct work k = work_of(w, l, a);
             const void *act = down_act(e, &k, slot_of(&k, 0));
             for (int p = lo; p < hi; p++) {
-                down_rows(&k, p, NULL, &act, 1, w->ya);
+                down_rows(&k, p, &act, 1, w->ya);
                 ig_kern.axpy(sum + (size_t)(p - lo) * 16, w->weight[a], w->ya[0], 16);
             }
         }
@@ -288,31 +243,25 @@ static void down_one(struct ig_worker *w, const struct ig_layer *l)
     }
 }
 
-/* Output panels [lo, hi), IG_DOWN_PANELS at most, for every row: block after block into yb, then
- * each row's sum in rank order.  Packed rows are long: several panels read them from near. */
-static void down_panels(struct ig_worker *w, const struct ig_layer *l, int lo, int hi)
+/* One output panel for every row: all blocks into yb, then each row's sum in rank order. */
+static void down_panel(struct ig_worker *w, const struct ig_layer *l, int p)
 {
     struct ig_engine *e = w->e;
     const int routed = l->ffn == IG_FFN_MOE ? IG_N_EXPERT_USED : 0;
+    const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
 
     for (int a = 0; a < e->n_active; a++) {
         const struct work k = work_of(w, l, a);
-        for (int p = lo; p < hi; p++) {
-            float(*y)[IG_PANEL_ROWS] = w->yb + (size_t)(p - lo) * IG_N_SLOT;
-            down_block(w, &k, p);
-            for (int t = 0; t < k.n; t++) memcpy(y[slot_of(&k, t)], w->ya[t], sizeof w->ya[t]);
-        }
+        for (int t = 0; t < k.n; t++) w->ptr[t] = down_act(e, &k, slot_of(&k, t));
+        down_rows(&k, p, w->ptr, k.n, w->ya);
+        for (int t = 0; t < k.n; t++) memcpy(w->yb[slot_of(&k, t)], w->ya[t], sizeof w->ya[t]);
     }
     for (int t = 0; t < e->batch->n; t++) {
-        for (int p = lo; p < hi; p++) {
-            float(*y)[IG_PANEL_ROWS] = w->yb + (size_t)(p - lo) * IG_N_SLOT;
-            const int rows = IG_N_EMBD - p * 16 < 16 ? IG_N_EMBD - p * 16 : 16;
-            float sum[16] = { 0 }, *x = ig_x(e, t) + p * 16;
-            for (int rank = 0; rank < routed; rank++)
-                ig_kern.axpy(sum, ig_topk_w(e, t)[rank], y[t * IG_N_EXPERT_USED + rank], 16);
-            if (l->dense_gate.rows) ig_kern.axpy(sum, aside_weight(e, t), y[ASIDE + t], 16);
-            for (int r = 0; r < rows; r++) x[r] += sum[r] * IG_RESIDUAL_SCALE;
-        }
+        float sum[16] = { 0 }, *x = ig_x(e, t) + p * 16;
+        for (int rank = 0; rank < routed; rank++)
+            ig_kern.axpy(sum, ig_topk_w(e, t)[rank], w->yb[t * IG_N_EXPERT_USED + rank], 16);
+        if (l->dense_gate.rows) ig_kern.axpy(sum, aside_weight(e, t), w->yb[ASIDE + t], 16);
+        for (int r = 0; r < rows; r++) x[r] += sum[r] * IG_RESIDUAL_SCALE;
     }
 }
 
@@ -341,7 +290,7 @@ static void down_keep(struct ig_worker *w, const struct ig_layer *l, int a, int 
     while (rank < IG_N_EXPERT_USED && ig_topk_id(e, 0)[rank] != e->active[a]) rank++;
     float *y = IG_BUF(e, YR, float) + (size_t)rank * OUT_STRIDE;
     const void *act = down_act(e, &k, rank < IG_N_EXPERT_USED ? rank : ASIDE);
-    for (int p = lo; p < hi; p++) down_rows(&k, p, NULL, &act, 1, (float(*)[16])(y + p * 16));
+    for (int p = lo; p < hi; p++) down_rows(&k, p, &act, 1, (float(*)[16])(y + p * 16));
 }
 
 /* One row whose experts may be on their way: those that are there, and the dense block, are worked
@@ -381,7 +330,8 @@ static void down_store(struct ig_worker *w, const struct ig_layer *l, int p, int
     struct ig_engine *e = w->e;
     for (int a = a_lo; a < a_hi; a++) {
         const struct work k = work_of(w, l, a);
-        down_block(w, &k, p);
+        for (int t = 0; t < k.n; t++) w->ptr[t] = down_act(e, &k, slot_of(&k, t));
+        down_rows(&k, p, w->ptr, k.n, w->ya);
         for (int t = 0; t < k.n; t++)
             memcpy(yd_at(e, slot_of(&k, t)) + p * 16, w->ya[t], sizeof w->ya[t]);
     }
@@ -526,6 +476,6 @@ void ig_moe(struct ig_worker *w, int layer)
 #endif
     hidden(w, l, 0, e->n_active);
     ig_team_wait(&e->team);
-    while (ig_team_claim(&e->team, w->tid, (IG_N_EMBD + 15) / 16, IG_DOWN_PANELS, &lo, &hi))
-        down_panels(w, l, lo, hi);
+    while (ig_team_claim(&e->team, w->tid, (IG_N_EMBD + 15) / 16, 1, &lo, &hi))
+        down_panel(w, l, lo);
 }

@@ -29,22 +29,21 @@ enum {
     IG_KV_STRIDE = (IG_KV_DIM + 15) / 16 * 16,
     IG_RL_STRIDE = (IG_N_EXPERT + 15) / 16 * 16,
     IG_LOGIT_STRIDE = (IG_N_VOCAB + 15) / 16 * 16,
-    IG_DOWN_PANELS = IG_PACK_BYTES > 0 ? 4 : 1, /* output panels of experts at a time */
     IG_MAX_DOWNGRADE = 8
 };
 
 /* The buffers hold what the phases put into them: the plan's sums, done once more. */
-#define IG_HOLDS(NAME, n, type)                                                                    \
+#define IG_HOLDS(NAME, n, type) \
     _Static_assert(IG_MEM_##NAME##_BYTES == (uint64_t)(n) * sizeof(type), #NAME)
-IG_HOLDS(X, IG_N_ROW *IG_N_EMBD, float);
-IG_HOLDS(XN, IG_N_ROW *IG_N_EMBD, float);
-IG_HOLDS(Q, IG_N_ROW *IG_Q_STRIDE, float);
-IG_HOLDS(K, IG_N_ROW *IG_KV_STRIDE, float);
-IG_HOLDS(V, IG_N_ROW *IG_KV_STRIDE, float);
-IG_HOLDS(RL, IG_N_ROW *IG_RL_STRIDE, float);
-IG_HOLDS(TOPK, IG_N_ROW *IG_N_EXPERT_USED, int32_t[2]);
-IG_HOLDS(LN, IG_N_LOGIT_ROW *IG_N_EMBD, float);
-IG_HOLDS(LOGITS, (uint64_t)IG_N_LOGIT_ROW *IG_LOGIT_STRIDE, float);
+IG_HOLDS(X, IG_N_ROW * IG_N_EMBD, float);
+IG_HOLDS(XN, IG_N_ROW * IG_N_EMBD, float);
+IG_HOLDS(Q, IG_N_ROW * IG_Q_STRIDE, float);
+IG_HOLDS(K, IG_N_ROW * IG_KV_STRIDE, float);
+IG_HOLDS(V, IG_N_ROW * IG_KV_STRIDE, float);
+IG_HOLDS(RL, IG_N_ROW * IG_RL_STRIDE, float);
+IG_HOLDS(TOPK, IG_N_ROW * IG_N_EXPERT_USED, int32_t[2]);
+IG_HOLDS(LN, IG_N_LOGIT_ROW * IG_N_EMBD, float);
+IG_HOLDS(LOGITS, (uint64_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE, float);
 IG_HOLDS(SAMPLE, IG_N_VOCAB, struct ig_candidate);
 #undef IG_HOLDS
 _Static_assert(IG_MEM_XQ_BYTES == 0 ||
@@ -54,12 +53,9 @@ _Static_assert(IG_OWN_BYTES >=
                        IG_N_EMBD * sizeof(float) + (IG_N_EMBD + 31) / 32 * sizeof(struct ig_xq) &&
                    IG_OWN_BYTES % 64 == 0,
                "a row of a thread's own");
-_Static_assert(IG_THREAD_BYTES % 64 == 0 && IG_PACK_BYTES % 64 == 0, "packed rows are aligned");
 _Static_assert(IG_OWN_BYTES +
-                       (uint64_t)IG_N_SLOT *
-                           ((1 + IG_DOWN_PANELS) * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
-                       2 * IG_GROUP * (IG_HEAD_DIM + 2) * sizeof(float) + IG_SPARE_BYTES +
-                       IG_PACK_BYTES <=
+                       (uint64_t)IG_N_SLOT * (2 * IG_PANEL_ROWS * sizeof(float) + sizeof(void *)) +
+                       2 * IG_GROUP * (IG_HEAD_DIM + 2) * sizeof(float) + IG_SPARE_BYTES <=
                    IG_THREAD_BYTES,
                "a thread's scratch holds struct ig_worker's arrays");
 
@@ -104,15 +100,9 @@ struct ig_worker {
     int tid;
     const void **ptr;           /* [IG_N_SLOT] activation rows of one kernel call */
     float (*ya)[IG_PANEL_ROWS]; /* [IG_N_SLOT] results of one kernel call */
-    float (*yb)[IG_PANEL_ROWS]; /* [IG_DOWN_PANELS][IG_N_SLOT] the same */
+    float (*yb)[IG_PANEL_ROWS]; /* the same */
     float *attn;                /* 2 x [IG_GROUP][IG_HEAD_DIM + 2] */
     float *spare;               /* IG_SPARE_BYTES */
-    void *packed;               /* IG_PACK_BYTES, what ig_packed last put there */
-    struct ig_packed_of {
-        unsigned phase;
-        int id, n;
-        const void *first, *last;
-    } packed_of;
 
     /* A batch of one row: what is little work and the same for all, each thread does by itself,
      * since handing it over costs a barrier.  Thread 0 has its copy where batches have theirs. */
@@ -237,26 +227,6 @@ uint64_t ig_load_skew(const struct ig_engine *e);
  * if o->verify: else IG_BAD_FILE or IG_IO, with the place.  e->loaded says whether it is mapped. */
 enum ig_err ig_load_weights(struct ig_engine *e, const struct ig_open *o, struct ig_why *why);
 
-/* A matrix's panels times activation rows (linear.c).  ig_packed makes many rows of blocks ready
- * for panels of a format, in the thread's own room, or returns NULL: they go as they are, with the
- * same bits.  In one phase, lists of the same id and length with the same ends are the same rows.
- */
-enum { IG_WHOLE_BATCH = -1 }; /* an id; others are active experts */
-const void *ig_packed(struct ig_worker *w, int fmt, int id, const void *const *x, int cols, int n);
-static inline void ig_panel(int fmt, float (*y)[IG_PANEL_ROWS], const unsigned char *panel,
-                            const void *packed, const void *const *x, int cols, int n)
-{
-    if (packed)
-        ig_kern.packed[fmt](y, panel, packed, cols, n);
-    else
-        ig_kern.panel[fmt](y, panel, x, cols, n);
-}
-/* Are rows of blocks packed for a matrix of this format? */
-static inline int ig_packs(int fmt, int n)
-{
-    return IG_PACK_BYTES > 0 && n >= IG_PACK_LEAST && ig_kern.packed[fmt] != NULL;
-}
-
 /* The phases, one file each.  All threads call them; each ends before its last barrier. */
 void ig_linear(struct ig_worker *w, const struct ig_mat *m, int lo, int hi, const void *const *x,
                int n, float *y, size_t y_stride);
@@ -292,8 +262,7 @@ enum { IG_HEADS_TO_BLOCKS = IG_V_DIM % IG_QBLOCK == 0 };
 void ig_output_heads(struct ig_engine *e, int row, int head, int n);
 void ig_attn_output(struct ig_worker *w, const struct ig_mat *o);
 struct ig_worker ig_worker(struct ig_engine *e, int tid);
-/* Once: each stack's bias by distance from its table in the weights, [IG_N_REL_BUCKET][IG_N_HEAD].
- */
+/* Once: each stack's bias by distance from its table in the weights, [IG_N_REL_BUCKET][IG_N_HEAD]. */
 void ig_fill_bias(float *to, const float *const *table);
 /* An encoder's input, which is worked on in batches of rows; rows [at, at + batch) of it are e->batch
  * from now on. */

@@ -1,6 +1,6 @@
 /* amx_emulate.h -- tiles in scalar code, for kernels/cpu/amx.c, which is included behind it.
  *
- * The instructions are those of Intel's manual (volume 2, TILELOADD, TDPBSSD, TDPBF16PS).
+ * The instructions are those of Intel's manual (volume 2, TILELOADD, TDPBF16PS).
  */
 #ifndef IG_AMX_EMULATE_H
 #define IG_AMX_EMULATE_H
@@ -17,7 +17,6 @@
 #define TILE_ZERO(t)          memset(emu_tile[t], 0, sizeof emu_tile[t])
 #define TILE_LOAD(t, p, step) emu_load(t, p, step)
 #define TILE_SAVE(t, p, step) emu_save(t, p, step)
-#define TILE_DOT8(to, x, w)   emu_dot8(to, x, w)
 #define TILE_DOT16(to, x, w)  emu_dot16(to, x, w)
 
 #include "../../kernels/cpu/amx_tile.h"
@@ -55,20 +54,6 @@ static void emu_fits(int to, int x, int w)
     EMU_WANT(emu.rows[x] == emu.rows[to]);
     EMU_WANT(emu.bytes[x] / 4 == emu.rows[w]);
     EMU_WANT(emu.bytes[w] == emu.bytes[to]);
-}
-
-static void emu_dot8(int to, int x, int w)
-{
-    emu_fits(to, x, w);
-    for (int m = 0; m < emu.rows[to]; m++) {
-        for (int i = 0; i < emu.bytes[to] / 4; i++) {
-            int32_t sum;
-            memcpy(&sum, emu_tile[to][m] + 4 * i, 4);
-            for (int k = 0; k < emu.bytes[x]; k++)
-                sum += (int8_t)emu_tile[x][m][k] * (int8_t)emu_tile[w][k / 4][4 * i + k % 4];
-            memcpy(emu_tile[to][m] + 4 * i, &sum, 4);
-        }
-    }
 }
 
 static float emu_bf16(int t, int r, int i)

@@ -1,5 +1,6 @@
 /* amx_engine.c -- kernels/cpu/amx.c over tiles in scalar code, and a CPU that says it has tiles: an
- * engine for AMX that is linked with it runs on any CPU with AVX-512 and BF16 (tests/e2e/amx_test.lua).
+ * engine for AMX that is linked with it runs on any CPU with AVX-512 and BF16
+ * (tests/e2e/amx_test.lua).
  */
 #include "amx_emulate.h"
 

@@ -29,7 +29,7 @@ function T.test_memory_float()
     AO = 10 * 64 * 4, AOQ = 0,
     PART = 4 * 4 * 2 * 18 * 4,
     RL = 10 * 16 * 4, TOPK = 10 * 2 * 8, ROUTE = 10 * 2 * 4 + 6 * 4, GATE = 0,
-    H = 10 * 2 * 96 * 4, HQ = 0, HP = 0, SLOTS = 0, XCACHE = 0, YD = 0, YR = 0, RLP = 0, PREDICT = 0,
+    H = 10 * 2 * 96 * 4, HQ = 0, SLOTS = 0, XCACHE = 0, YD = 0, YR = 0, RLP = 0, PREDICT = 0,
     LN = 3 * 64 * 4, LNQ = 0,
     LOGITS = 3 * 48 * 4, SAMPLE = 40 * 8,
     THREAD = 2 * 8192,    -- 384 + 20*16*4*2 + 20*8 + 2*2*18*4 + 10*32*4 = 4672, up to a page
@@ -57,24 +57,6 @@ function T.test_memory_block_and_offsets()
   eq(by.KV.bytes, 2 * 1 * 2 * 64 * 16 * 2 * 2)
   eq({ by.XQ.bytes, by.AOQ.bytes, by.HQ.bytes, by.LNQ.bytes }, { 10 * 80, 10 * 80, 10 * 2 * 120, 3 * 80 })
   eq(by.H.bytes, 0)
-end
-
-function T.test_memory_of_packed_rows()
-  local m = lib.small("q8_0")
-  local formats = lib.resolved(m)
-  local function plan(packs)
-    return plan_mem.plan(m, formats, plan_layout.plan(m, formats),
-      { ctx = 64, batch = 40, logit_rows = 3, kv = "f16", threads = 1, packs = packs })
-  end
-  local mem, plain = plan(true), plan(nil)
-  local hp
-  for _, r in ipairs(mem.regions) do if r.name == "HP" then hp = r.bytes end end
-  -- 40 rows are 3 times 16, 64 columns twice 32; 80 rows of experts are 5 times 16, and 5 experts begin anew
-  eq({ mem.pack_bytes, plain.pack_bytes }, { 3 * 2 * 768, 0 })
-  eq(hp, (5 + 5) * 3 * 768)
-  -- the packed rows, and three more panels of 80 results
-  local less = mem.thread_bytes - plain.thread_bytes
-  lu.assertTrue(less >= 3 * 2 * 768 + 3 * 80 * 64 - 4096 and less <= 3 * 2 * 768 + 3 * 80 * 64 + 4096)
 end
 
 function T.test_memory_pads_expert_width()

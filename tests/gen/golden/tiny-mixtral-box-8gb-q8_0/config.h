@@ -112,7 +112,6 @@ enum {
 #define IG_THREAD_BYTES UINT64_C(24576)
 #define IG_OWN_BYTES    UINT64_C(1344)
 #define IG_SPARE_BYTES  UINT64_C(6144)
-#define IG_PACK_BYTES   UINT64_C(0) /* rows that a thread packs (kernels.h: pack) */
 #define IG_KV_PART_BYTES UINT64_C(8192) /* K, or V, of one KV head in a block */
 #define IG_MEM_DATA_OFF       UINT64_C(0)
 #define IG_MEM_DATA_BYTES     UINT64_C(32940032)
@@ -150,8 +149,6 @@ enum {
 #define IG_MEM_H_BYTES        UINT64_C(0)
 #define IG_MEM_HQ_OFF         UINT64_C(37015552)
 #define IG_MEM_HQ_BYTES       UINT64_C(38400)
-#define IG_MEM_HP_OFF         UINT64_C(0)
-#define IG_MEM_HP_BYTES       UINT64_C(0)
 #define IG_MEM_SLOTS_OFF      UINT64_C(0)
 #define IG_MEM_SLOTS_BYTES    UINT64_C(0)
 #define IG_MEM_XCACHE_OFF     UINT64_C(0)
