@@ -3,6 +3,7 @@
 #define IG_DEVICE_CACHE_H
 
 #include "state.h"
+#include "pick.h"
 #include "cuda/args.h"
 
 #if IG_XC
@@ -47,7 +48,15 @@ static inline void ig_hot_gone(void) {}
 static inline void ig_hot_back(struct ig_engine *e) { (void)e; }
 #endif
 
-/* After ig_rate_measure and ig_miss_plan: what a batch's layers cost on either side. */
+/* What a batch's layers cost on either side: by ig_prefill_open, after ig_rate_measure and
+ * ig_miss_plan. */
+extern struct ig_prefill {
+    struct ig_pick cost;
+    double step_s;              /* of a row by itself; the last ones' mean */
+    uint8_t by_cpu[IG_N_LAYER]; /* of layers with experts, in order */
+    int rows, cpu_rows;         /* batches up to so many go row by row; have layers on the CPU */
+    double refill_s;            /* to have a full cache again when layers went through it */
+} ig_prefill;
 void ig_prefill_open(struct ig_engine *e);
 /* e->batch: 0, it goes row by row; 1, as a batch, of which the CPU takes the layers with experts
  * that ig_prefill_by_cpu names: ig_prefill_layer is their feed-forward block. */
