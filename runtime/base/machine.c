@@ -91,8 +91,8 @@ uint64_t ig_machine_memory(void)
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
-/* So much that a process which has the last-level cache to itself finds little of it there: 256 MiB
- * came out of one of 300 MiB at 1.7 times the memory's rate. */
+/* So much that a process which has the last-level cache to itself finds little of it there; one
+ * host's had 300 MiB. */
 static size_t membench_bytes(void)
 {
     const uint64_t least = UINT64_C(256) << 20, most = ig_machine_memory() / 8;
