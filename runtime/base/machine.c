@@ -91,20 +91,12 @@ uint64_t ig_machine_memory(void)
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
-/* So much that a process which has the last-level cache to itself finds little of it there; one
- * host's had 300 MiB. */
-static size_t membench_bytes(void)
-{
-    const uint64_t least = UINT64_C(256) << 20, most = ig_machine_memory() / 8;
-    const long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    const uint64_t want = l3 > 0 ? 4 * (uint64_t)l3 : 0;
-    const uint64_t bytes = want < most ? want : most;
-    return (size_t)(bytes > least ? bytes >> 20 << 20 : least);
-}
+/* Far above the last-level caches that one process gets a share of. */
+enum { MEMBENCH_BYTES = 256 << 20 };
 
 enum ig_err ig_membench_open(struct ig_membench *b, int threads, struct ig_why *why)
 {
-    b->bytes = membench_bytes();
+    b->bytes = MEMBENCH_BYTES;
     void *p = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return ig_fail(why, IG_NO_MEM, "memory benchmark: want %zu MiB, the system refused",

@@ -5,7 +5,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 static struct ig_why why;
@@ -62,10 +61,6 @@ static void test_memory_is_measured(void **state)
     struct ig_membench b;
     assert_int_equal(ig_membench_open(&b, 2, &why), IG_OK);
     const uint64_t peak = ig_machine_peak();
-    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE); /* -1: not known */
-    const uint64_t l3 = cache > 0 ? (uint64_t)cache : 0, mib = 1 << 20;
-    assert_true(b.bytes >= 256 * mib);
-    assert_true(b.bytes + mib >= 4 * l3 || b.bytes + mib >= ig_machine_memory() / 8);
     assert_true(peak >= b.bytes && peak < 4 * b.bytes);
     for (int threads = 1; threads <= 3; threads++) {
         const double bw = ig_membench_read(&b, threads);
