@@ -49,16 +49,16 @@ end
 
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL", "ENC", "BIAS" }
-
-M.COUNTS = 7 -- of a layer: enum ig_dcount of kernels/cuda/args.h
+M.COUNTS = 14 -- of a layer: enum ig_dcount of kernels/cuda/args.h
 
 -- What a decode step with a cache of experts needs beside the slots.
 local function cache_buffers(m)
-  return { -- tables twice, for steps to use in turn
-    { "WAY",    2 * m.n_layer * m.n_expert * 4 },
+  return { -- tables twice, for steps to use in turn; COUNT: counters, the step, the split, fills arrived and begun
+    { "WAY",    2 * m.n_layer * m.n_expert * 4 }, { "FILL", 2 * m.n_layer * m.n_expert * 4 },
     { "USE",    2 * m.n_layer * m.n_expert * F32 },
-    { "VICTIM", 2 * m.n_layer * 2 * m.n_expert_used * 4 },
-    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 2) * 4 },
+    { "VICTIM", 2 * m.n_layer * (2 * m.n_expert_used + 1) * 4 },
+    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 5 + 4 + 4 * m.n_layer) * 4 },
+    { "GUESS",  (m.n_expert + 15) // 16 * 16 * F32 }, -- logits of a later layer's router
   }
 end
 

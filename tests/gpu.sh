@@ -57,13 +57,27 @@ check_fast() { # name, binary, weights
         "$(awk -v o="$off" 'BEGIN { if (!(o > 0 && o < 0.02)) print "want more than 0 and less than 0.02, got " o }' </dev/null; [ -n "$off" ] || tail -5 "$tmp/out")"
 }
 
+# With 8 threads one of them starts copies and computes nothing.  Few tokens: they wait for each other.
+check_mover() { # name, binary, weights
+    mv "$tmp/ids" "$tmp/all_ids"
+    mv "$tmp/want" "$tmp/all_want"
+    echo "--tokens $(ids 8 "$vocab")" >"$tmp/ids"
+    all_greedy=$greedy greedy=6
+    # shellcheck disable=SC2046
+    cpu "$2" eval -m "$3" $(cat "$tmp/ids") --greedy "$greedy" --dump "$tmp/want" >"$tmp/text" 2>"$tmp/err"
+    compare "$1: 8 threads, --link 50 --behind 1 --ahead 1, 8 tokens and 6 more, on $on" "$2" "$3" -b 1 -t 8 --link 50 --behind 1 --ahead 1
+    greedy=$all_greedy
+    mv "$tmp/all_ids" "$tmp/ids"
+    mv "$tmp/all_want" "$tmp/want"
+}
+
 # Whoever computes a miss, however much is pinned, row by row and in a batch; and there are hits and misses.
 check_cache() { # name, binary, weights
     # An emulated kernel and a thread that waits for it share the cores: fewer cases, one thread in most.
     less=$("$2" info -m "$3" -o json 2>"$tmp/err" | sed -n 's/.*"planned_bytes": *\([0-9]*\).*/\1/p')
-    hows="--vram $((${less:-0} - 1)),--link-bw 20000000,"'--link 100,--link 0,--link 50,,--pin 50,--pin 10,--pin 0' batches="1 $tokens"
-    [ "${FLAVOR:-}" != -emulated ] || hows="--vram $((${less:-0} - 1)) -t 1,"'--link 100 -t 1,--link 0 -t 1,--link-bw 20000000 -t 1,--pin 50 -t 1' batches=1
-    [ -z "$run" ] || hows='--link 100,--link 50' batches=1 # a tool that is slow
+    hows="--vram $((${less:-0} - 1)),--link-bw 20000000,"'--link 100,--link 0,--link 50,,--link 0 --behind 1,--link 100 --ahead 1,--link 50 --behind 1 --ahead 2,--behind 0,--pin 50,--pin 10,--pin 0' batches="1 $tokens"
+    [ "${FLAVOR:-}" != -emulated ] || hows="--vram $((${less:-0} - 1)) -t 1,"'--link 100 -t 1,--link 0 --behind 1 -t 1,--link 50 --behind 1 --ahead 1 -t 1,--link-bw 20000000 -t 1,--pin 50 -t 1' batches=1
+    [ -z "$run" ] || hows='--link 100,--link 50 --behind 1 --ahead 1' batches=1 # a tool that is slow
     while [ -n "$hows" ]; do
         how=${hows%%,*}
         for batch in $batches; do
@@ -83,6 +97,13 @@ check_cache() { # name, binary, weights
         says "$1: while it goes on, info says so" 'pinned: 0 of the experts. 0 MiB in RAM so far; it goes on beside the work$' \
             env INGOT_PIN_CHUNK=4096 "$2" info -m "$3"
         run=$RUN_BEFORE
+    fi
+    [ "$1" != xc-stream ] || check_mover "$@"
+    if [ "$1" = xc-stream ]; then # its set has more ways than a row has experts
+        says "$1: what the CPU computed is in its slot next time" '^decode: [1-9][0-9]* copied into slots behind the work, [1-9][0-9]* of them used' \
+            "$2" bench -m "$3" -p 0 -n 64 -r 1 --link 0 --behind 1
+        says "$1: what a router guessed is prefetched, and used" '^experts: .* [1-9][0-9]* prefetched \([1-9][0-9]* used' \
+            "$2" bench -m "$3" -p 0 -n 64 -r 1 --link 100 --ahead 1
     fi
     hit=$("$2" bench -m "$3" -p 0 -n 32 -r 1 --link 100 2>"$tmp/err" | sed -n 's/^decode: \([0-9.]*\) % of the chosen.*/\1/p')
     report "$1: some experts are in their slots, some are not: ${hit:-none} %" \
@@ -166,7 +187,7 @@ check_trouble() { # name, binary, weights: on a device
 # Steady decode: a graph a token and a wait for its end, no copy and no memory taken.
 check_calls() { # name, binary, weights
     "$2" bench -m "$3" -p 0 -n 16 -r 2 -o json >"$tmp/out" 2>"$tmp/err"
-    got=$(tr -d ' \n' <"$tmp/out" | sed -n 's/.*"device_calls":{\([^}]*\)}.*/\1/p')
+    got=$(tr -d ' \n' <"$tmp/out" | sed -n 's/.*"device_calls":{\([^}]*\),"copies_behind":[^}]*}.*/\1/p')
     report "$1: a decode step asks the device for one graph and one wait, and for no memory" \
         "$([ "$got" = '"graphs":1.0,"kernels":0.0,"copies":0.0,"waits":1.0,"memory_taken":0.0' ] || { echo "got: $got"; tail -5 "$tmp/err"; })"
 }

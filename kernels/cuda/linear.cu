@@ -140,11 +140,22 @@ IG_FN void attn_out_body(const struct ig_args *a, int fmt, int p)
     if (mine) *to = before + biased(&a->mo, r, panel_get(parts[t], fmt, r % PR)) * RESIDUAL_SCALE;
 }
 
+/* For all blocks of this layer's experts to agree on: which fills have arrived by now. */
+IG_FN void see_fills(const struct ig_args *a)
+{
+    const int i = (int)threadIdx.x / 32;
+    if (threadIdx.x % 32 > 0) return;
+    if (i < IG_N_FILL) a->xc.seen[i] = ig_load_arrived(a->xc.arrived + i);
+    else if (i < 2 * IG_N_FILL) a->xc.seen[i] = ig_load_fresh(a->xc.begun + i - IG_N_FILL);
+}
+
 /* x += o times attention's output. */
 IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
 {
     DISPATCH(&a, FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
+    if (CACHED && a.routed && blockIdx.x == 0) see_fills(&a);
 }
+_Static_assert(PANEL_THREADS >= 64 * IG_N_FILL, "a warp a word");
 
 /* With ROWS 1: the normed row where the experts read it; what the dense block beside them counts. */
 IG_FN void leave_normed(const struct ig_args *a, const ig_f4 *v, float *xs)
@@ -157,15 +168,18 @@ IG_FN void leave_normed(const struct ig_args *a, const ig_f4 *v, float *xs)
     if (threadIdx.x < 32) weigh_shared(a, xs, 0);
 }
 
-/* Block -1 (with ROWS 1) leaves the normed row. */
-IG_FN void router_body(const struct ig_args *a, int fmt, int block)
+/* Block -1 (with ROWS 1) leaves the normed row; those from a->routers on make the logits of a layer further on. */
+IG_FN void router_body(const struct ig_args *a, int fmt, int at)
 {
+    const int ahead = CACHED && at >= a->routers, block = ahead ? at - a->routers : at;
+    const struct ig_dmat *router = ahead ? &a->xc.ahead.router : &a->router;
+    float *const rl = ahead ? a->xc.ahead.rl : a->rl;
     IG_SHARED float xs[XS];
     IG_SHARED struct ig_xq qs[QS];
     IG_SHARED panel_parts parts[ROWS];
     const int halves = IS_BLOCK(fmt) ? 1 : 2, leaves = ROWS == 1 && block < 0;
     const int p = leaves ? 0 : block / halves, wide = PR / halves;
-    const struct panel panel = { a->router.p + (size_t)p * a->router.stride, fmt, N_EMBD,
+    const struct panel panel = { router->p + (size_t)p * router->stride, fmt, N_EMBD,
                                  IS_BLOCK(fmt) ? -1 : block & 1,
                                  panel_unroll(fmt, N_EMBD, FLIGHT_ROUTER) };
     struct bunch b;
@@ -174,10 +188,10 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
     int first;
 
     panel_load(&b, &panel, 0);
-    norm_weights(w, a->ffn_norm);
+    norm_weights(w, ahead ? a->xc.ahead.norm : a->ffn_norm);
     ig_after_previous();
     const int rows = rows_here(a->n, &first);
-    normed(a, x, v, fmt, w, a->ffn_norm_bias, xs, first);
+    normed(a, x, v, fmt, w, ahead ? a->xc.ahead.norm_bias : a->ffn_norm_bias, xs, first);
     if (leaves) {
         leave_normed(a, v, xs);
         return;
@@ -188,8 +202,8 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int block)
     const int i = (int)threadIdx.x;
     if (i < rows * wide) {
         const int r = block % halves * wide + i % wide;
-        a->rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
-            biased(&a->router, p * PR + r, panel_get(parts[i / wide], fmt, r));
+        rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
+            biased(router, p * PR + r, panel_get(parts[i / wide], fmt, r));
     }
 }
 

@@ -119,20 +119,30 @@ IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
 }
 
 /* A block an item: 32 hidden values of each chosen expert, rank by rank, then of the dense block.  With
- * a cache one more that speaks with the CPU stands before them, and those that fill slots behind. */
+ * a cache one more that speaks with the CPU stands before them, one that looks ahead, and behind them those that
+ * fill slots. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
     IG_SHARED struct chosen c;
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
     IG_SHARED int slot, token_row;
-    const int asks = CACHED && a.routed && a.xc.posted != NULL, routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
-    const int block = (int)blockIdx.x - asks, rank = block / FF_BLOCKS, fill = block - routed - DIV_UP(a.aside, QB);
+    const int asks = CACHED && a.routed && a.xc.posted != NULL, ahead = asks && a.xc.ahead.layer >= 0;
+    const int routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0, looks = ahead && blockIdx.x == 1;
+    const int block = (int)blockIdx.x - asks - ahead, rank = block / FF_BLOCKS, fill = block - routed - DIV_UP(a.aside, QB);
     const int aside = WITH_ASIDE && block >= routed && fill < 0;
     if (threadIdx.x == 0) {
         slot = aside ? ASIDE : rank;
         token_row = 0;
     }
     const int force = ig_load_fresh(a.force);
+#if N_WAY > 0
+    if (looks) {
+        load_ahead(&a, &c, GATE_UP_THREADS);
+        ig_after_previous();
+        look_ahead(&a, &c, GATE_UP_THREADS, force);
+        return;
+    }
+#endif
     if (CACHED && a.routed && !aside) load_set(&a, &c, GATE_UP_THREADS);
     ig_after_previous();
     const unsigned began = CACHED ? ig_clock() : 0;
@@ -157,6 +167,10 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 #endif
     const struct spot s = spot_of(&a, &c, rank);
     if (s.rank < 0) return;
+    if (CACHED && c.wait[rank]) { /* it is on its way */
+        if (threadIdx.x == 0) ig_await_arrived(a.xc.arrived + c.by[rank], c.number[rank]);
+        __syncthreads();
+    }
     const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift };
     DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
     if (CACHED && s.wait) ig_await_clock(began, s.wait);
@@ -199,7 +213,7 @@ IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *s, stru
 {
     const int sub = (int)threadIdx.x / PANEL_THREADS, rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
     const struct panel panel = down_panel(a, fmt, s[rank].expert);
-    if (sub < RANKS && a->routed && s[rank].rank >= 0 && (s[rank].shift != 0) == late) panel_load(b, &panel, 0);
+    if (sub < RANKS && a->routed && s[rank].rank >= 0 && s[rank].late == late) panel_load(b, &panel, 0);
 }
 
 /* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;

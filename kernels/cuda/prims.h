@@ -183,6 +183,33 @@ IG_FN float ig_load_host(const float *p)
     asm volatile("ld.relaxed.sys.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
     return v;
 }
+IG_FN int ig_load_host_int(const int *p)
+{
+    int v;
+    asm volatile("ld.relaxed.sys.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+/* 16 bytes of it, once something it was written before has been seen. */
+IG_FN ig_u4 ig_load16_host(const void *p)
+{
+    ig_u4 v;
+    asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+/* A word in device memory that a copy writes after what it tells of. */
+IG_FN int ig_load_arrived(const int *p)
+{
+    int v;
+    asm volatile("ld.acquire.sys.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+IG_FN void ig_await_arrived(const int *p, int number)
+{
+    while (ig_load_arrived(p) - number < 0) __nanosleep(100);
+}
 IG_FN void ig_await_host(const unsigned *done, unsigned step)
 {
     unsigned v;

@@ -23,6 +23,13 @@ uint64_t ig_cache_bytes(const struct ig_engine *e);
 void ig_rate_measure(struct ig_engine *e);
 /* A batch begins: how far pinning has come; the line about it goes before text does (quiet). */
 void ig_cache_pinned(struct ig_engine *e, int quiet);
+/* An expert into a way of its layer, beside the work; then the fill's number, which the tables
+ * have. ahead 1: a prefetch. */
+void ig_cache_fill(struct ig_engine *e, int layer, int expert, int way, int ahead);
+/* What was recorded of predictions takes the routers' place. */
+void ig_cache_recorded(const struct ig_engine *e);
+/* The layer whose experts are guessed in `layer`, -1: none. */
+int ig_cache_ahead(const struct ig_engine *e, int layer);
 /* What differs by layer. */
 void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer);
 

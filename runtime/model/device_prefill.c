@@ -132,7 +132,7 @@ void ig_prefill_open(struct ig_engine *e)
     const struct ig_miss *m = &e->miss;
     uint8_t by_cpu[IG_N_LAYER];
     struct ig_pick *p = &ig_prefill.cost;
-    const int k = IG_N_EXPERT_USED, link = m->split[0][k];
+    const int k = IG_N_EXPERT_USED, link = m->way[0].split[k];
     *p = (struct ig_pick){ .n_expert = IG_N_EXPERT, .n_used = IG_N_EXPERT_USED };
     if (ig_stream_fits(e)) p->link = m->link.start + m->link.each[0] * IG_N_EXPERT;
     p->start = m->by_cpu.start;
