@@ -30,55 +30,47 @@ static int same(const float *x, const float *y, size_t n)
     return 1;
 }
 
-static struct guard make_panel(enum ig_fmt fmt, int cols, enum data_kind kind)
+static struct guard make_panel(int cols, enum data_kind kind)
 {
-    const size_t bytes = ig_fmt_row_bytes(fmt, cols);
+    const size_t bytes = ig_fmt_row_bytes(IG_BF16, cols);
     char *std = malloc(bytes * IG_PANEL_ROWS);
     const void *row[IG_PANEL_ROWS];
     for (int r = 0; r < IG_PANEL_ROWS; r++) {
         row[r] = std + bytes * (size_t)r;
-        data_row(fmt, std + bytes * (size_t)r, cols, kind);
+        data_row(IG_BF16, std + bytes * (size_t)r, cols, kind);
     }
-    const struct guard panel = guard_alloc(ig_panel_bytes(fmt, cols));
-    ig_panel_pack(fmt, panel.p, row, IG_PANEL_ROWS, cols);
+    const struct guard panel = guard_alloc(ig_panel_bytes(IG_BF16, cols));
+    ig_panel_pack(IG_BF16, panel.p, row, IG_PANEL_ROWS, cols);
     free(std);
     return panel;
 }
 
-/* Rows of activations: one after the other (tiles read them in place), or in an order that is none.
- */
-static struct guard make_acts(const void **x, enum ig_fmt fmt, int cols, enum data_kind kind,
-                              int regular)
+/* Rows of activations: one after the other, or in an order that is none. */
+static struct guard make_acts(const void **x, int cols, enum data_kind kind, int regular)
 {
-    const size_t row = ig_fmt_cols(fmt) > 1 ? (size_t)cols / IG_QBLOCK * sizeof(struct ig_xq)
-                                            : (size_t)cols * sizeof(float);
+    const size_t row = (size_t)cols * sizeof(float);
     const struct guard all = guard_alloc(row * MAX_N);
     for (int t = 0; t < MAX_N; t++) {
-        void *to = (char *)all.p + row * (size_t)(regular ? t : t * 11 % MAX_N);
-        if (ig_fmt_cols(fmt) > 1)
-            data_xq(to, cols / IG_QBLOCK, kind);
-        else
-            data_floats(to, cols, kind);
+        float *to = (void *)((char *)all.p + row * (size_t)(regular ? t : t * 11 % MAX_N));
+        data_floats(to, cols, kind);
         x[t] = to;
     }
     return all;
 }
 
-static void check(enum ig_fmt fmt, ig_panel_fn *ref, int cols, enum data_kind wk, enum data_kind xk,
-                  int regular)
+static void check(int cols, enum data_kind wk, enum data_kind xk, int regular)
 {
     static const int counts[] = { 1, 2, 5, 6, 15, 16, 17, 32, 33, 37, 38, 48, 70 };
-    const struct guard panel = make_panel(fmt, cols, wk);
+    const struct guard panel = make_panel(cols, wk);
     const void *x[MAX_N];
-    const struct guard acts = make_acts(x, fmt, cols, xk, regular);
+    const struct guard acts = make_acts(x, cols, xk, regular);
     panel_y want[MAX_N];
-    ref(want, panel.p, x, cols, MAX_N);
+    ig_panel_bf16_amx_ref(want, panel.p, x, cols, MAX_N);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         const struct guard y = guard_alloc(sizeof(panel_y) * (size_t)counts[i]);
-        ig_kernels_amx.panel[fmt](y.p, panel.p, x, cols, counts[i]);
+        ig_kernels_amx.panel[IG_BF16](y.p, panel.p, x, cols, counts[i]);
         if (!same(y.p, want[0], (size_t)counts[i] * IG_PANEL_ROWS))
-            fail_msg("%s: cols %d, n %d, weights %d, activations %d", ig_fmt_name(fmt), cols,
-                     counts[i], wk, xk);
+            fail_msg("cols %d, n %d, weights %d, activations %d", cols, counts[i], wk, xk);
         guard_free(y);
     }
     guard_free(acts);
@@ -89,11 +81,9 @@ static void bf16_equals_its_definition(void **state)
 {
     (void)state;
     static const int cols[] = { 1, 2, 15, 17, 31, 32, 33, 63, 64, 100, 128, 129, 255, 768 };
-    for (int i = 0; i < (int)(sizeof cols / sizeof *cols); i++)
-        check(IG_BF16, ig_panel_bf16_amx_ref, cols[i], PLAIN, PLAIN, i % 2);
+    for (int i = 0; i < (int)(sizeof cols / sizeof *cols); i++) check(cols[i], PLAIN, PLAIN, i % 2);
     for (int wk = 0; wk < N_KIND; wk++)
-        for (int xk = 0; xk < N_KIND; xk++)
-            check(IG_BF16, ig_panel_bf16_amx_ref, 171, (enum data_kind)wk, (enum data_kind)xk, 0);
+        for (int xk = 0; xk < N_KIND; xk++) check(171, (enum data_kind)wk, (enum data_kind)xk, 0);
 }
 
 /* Rounded activations are 2^-9 of a product away at most, and sums add little. */
@@ -101,9 +91,9 @@ static void bf16_is_near_exact(void **state)
 {
     (void)state;
     enum { COLS = 2048 };
-    const struct guard panel = make_panel(IG_BF16, COLS, PLAIN);
+    const struct guard panel = make_panel(COLS, PLAIN);
     const void *x[MAX_N];
-    const struct guard acts = make_acts(x, IG_BF16, COLS, PLAIN, 1);
+    const struct guard acts = make_acts(x, COLS, PLAIN, 1);
     panel_y y[MAX_N];
     static float w[COLS];
     double worst = 0;
