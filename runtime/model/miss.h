@@ -39,7 +39,7 @@ enum { IG_FILLS_MOST = 8, IG_FILLS_BESIDE = 1, IG_FILLS_AHEAD = 2, IG_FILLS = 64
 /* Of one layer: prefetches. */
 enum { IG_GUESS_MOST = 2 };
 
-/* Mapped host memory.  Arrays by layer, since the device may be a layer ahead when nothing was
+/* Mapped host memory.  Arrays by layer, since the device may be layers ahead when nothing was
  * asked. */
 struct ig_ask {
     struct ig_flag posted; /* step x layers + the last layer that asked + 1 */
