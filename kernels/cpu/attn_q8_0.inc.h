@@ -95,10 +95,11 @@ ALWAYS void VNAME(heads_q8_0)(struct ig_attn *st, int h, const void *queries, co
                               const void *v, const void *next, int hd, int nh, int lo, int hi,
                               float scale, const float *bias, int step)
 {
-    const int blocks = hd / IG_QBLOCK, lines = blocks * (IG_QBLOCK + 2) / 2;
+    const int blocks = hd / IG_QBLOCK, fours = blocks * (IG_QBLOCK + 2) / 2;
     const size_t panel = (size_t)blocks * IG_KV_TILE;
-    struct asks a = { next, (size_t)lines * 64, next == k ? 0 : lines };
-    float p[HEADS_MOST][IG_KV_BLOCK], c[VL], peak[VL], unit[HEADS_MOST];
+    struct asks a = { next, (size_t)fours * 128, next == k ? 0 : fours };
+    float p[HEADS_MOST][IG_KV_BLOCK], unit[HEADS_MOST];
+    struct VNAME(soft) x;
     uint8_t w[HEADS_MOST][4 * IG_KV_BLOCK];
 
     for (int j = lo / IG_PANEL_ROWS * IG_PANEL_ROWS; j < hi; j += IG_PANEL_ROWS) {
@@ -106,17 +107,11 @@ ALWAYS void VNAME(heads_q8_0)(struct ig_attn *st, int h, const void *queries, co
         (p, queries, (const uint8_t *)k + (size_t)(j / IG_PANEL_ROWS) * panel, blocks, nh, j, &a);
     }
     VNAME(soften)
-    (p, c, peak, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step);
-    for (int i = 0; i < nh; i++) {
-        peak[i] = ig_kv_peak(peak[i]);
-        const V u = VSET1(peak[i] > 0.0f ? IG_KV_WEIGHT / peak[i] : 0.0f);
-        UNROLL
-        for (int j = 0; j < IG_KV_BLOCK; j += VL) VSTORE(p[i] + j, VMUL(VLOAD(p[i] + j), u));
-    }
-    const struct ig_kv_values *x = v;
+    (p, &x, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step, 1, &a, 1);
+    const struct ig_kv_values *values = v;
     for (int b = 0; b < blocks; b++) {
-        VNAME(weigh)(w, unit, p, peak, x[b].d, nh, lo, hi);
-        VNAME(sum_codes)(st->o + h * hd + b * IG_QBLOCK, w, unit, c, x + b, hd, nh, lo, hi, &a);
+        VNAME(weigh)(w, unit, p, x.peak, values[b].d, nh, lo, hi);
+        VNAME(sum_codes)(st->o + h * hd + b * IG_QBLOCK, w, unit, x.c, values + b, hd, nh, lo, hi, &a);
     }
 }
 
