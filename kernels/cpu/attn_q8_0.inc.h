@@ -114,7 +114,8 @@ ALWAYS void VNAME(heads_q8_0)(struct ig_attn *st, int h, const void *queries, co
     const struct ig_kv_values *values = v;
     for (int b = 0; b < blocks; b++) {
         VNAME(weigh)(w, unit, p, x.peak, values[b].d, nh, lo, hi);
-        VNAME(sum_codes)(st->o + h * hd + b * IG_QBLOCK, w, unit, x.c, values + b, hd, nh, lo, hi, &a);
+        VNAME(sum_codes)
+        (st->o + h * hd + b * IG_QBLOCK, w, unit, x.c, values + b, hd, nh, lo, hi, &a);
     }
 }
 

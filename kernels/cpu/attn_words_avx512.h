@@ -34,25 +34,22 @@ struct weight_avx512 {
                                 _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 0,  \
                                                                      0, 0, 0, 0, 0, 0, 0))))
 
-/* Raw scores in the order of rule 2.  SCORES panels go together, so that a broadcast of the query serves
- * both and no sum waits for itself; the zero point is a start value. */
+/* Raw scores in the order of rule 2.  SCORES panels go together, so that a broadcast of the query
+ * serves both and no sum waits for itself; the zero point is a start value. */
 enum { SCORES = 2 };
 ALWAYS void block_scores_avx512(V part[][HEADS_MOST], const struct ig_xq *q, const uint8_t *k,
-                                size_t panel, int blocks, int nh, const int32_t *start, int first,
-                                struct asks *a)
+                                size_t panel, int blocks, int nh, int first, struct asks *a)
 {
     QI s[SCORES][HEADS_MOST];
     UNROLL
-    for (int u = 0; u < SCORES; u++) {
-        UNROLL
-        for (int i = 0; i < nh; i++) s[u][i] = QSET32(start[i]);
-    }
+    for (int i = 0; i < nh; i++) s[0][i] = s[1][i] = QSET32(-128 * q[i * blocks].sum);
     UNROLL
     for (int c = 0; c < IG_QBLOCK / 4; c++) {
         QI x[SCORES];
         if (c % 3 == 0) ask_avx512(a, 1);
         UNROLL
-        for (int u = 0; u < SCORES; u++) x[u] = QLOAD(k + (size_t)u * panel + 2 * IG_PANEL_ROWS + 64 * c);
+        for (int u = 0; u < SCORES; u++)
+            x[u] = QLOAD(k + (size_t)u * panel + 2 * IG_PANEL_ROWS + 64 * c);
         UNROLL
         for (int i = 0; i < nh; i++) {
             const QI y = QX4(q[i * blocks].q + 4 * c);
@@ -65,38 +62,36 @@ ALWAYS void block_scores_avx512(V part[][HEADS_MOST], const struct ig_xq *q, con
         const V d = VLOAD_F16(k + (size_t)u * panel);
         UNROLL
         for (int i = 0; i < nh; i++)
-            part[u][i] = VFMA(VMUL(d, VSET1(q[i * blocks].d)), QFLOAT(s[u][i]),
-                              first ? VZERO : part[u][i]);
+            part[u][i] =
+                VFMA(VMUL(d, VSET1(q[i * blocks].d)), QFLOAT(s[u][i]), first ? VZERO : part[u][i]);
     }
 }
 
 ALWAYS void scores_avx512(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
                           int blocks, int nh, int lo, int hi, struct asks *a)
 {
-    enum { PANELS = IG_KV_BLOCK / IG_PANEL_ROWS };
-    V part[IG_BLOCK_PARTS][PANELS][HEADS_MOST];
-    const int from = lo / IG_PANEL_ROWS / SCORES * SCORES;
+    V part[IG_BLOCK_PARTS][SCORES][HEADS_MOST];
+    enum { STRIP = SCORES * IG_PANEL_ROWS };
     const size_t panel = (size_t)blocks * IG_KV_TILE;
-    int parts = blocks < IG_BLOCK_PARTS ? blocks : IG_BLOCK_PARTS, t = from;
-    for (int b = 0; b < blocks; b++) {
-        int32_t start[HEADS_MOST];
-        UNROLL
-        for (int i = 0; i < nh; i++) start[i] = -128 * q[i * blocks + b].sum;
-        for (t = from; t * IG_PANEL_ROWS < hi; t += SCORES)
-            block_scores_avx512(part[b % IG_BLOCK_PARTS] + t, q + b,
-                                k + (size_t)t * panel + (size_t)b * IG_KV_TILE, panel, blocks, nh,
-                                start, b < IG_BLOCK_PARTS, a);
-    }
-    /* A part is never -0, so that adding one that is not there would change nothing. */
-    for (int half = IG_BLOCK_PARTS / 2; half > 0; parts = parts < half ? parts : half, half /= 2)
-        for (int b = half; b < parts; b++)
-            for (int j = from; j < t; j++) {
+    for (int j = lo / STRIP * STRIP; j < hi; j += STRIP) {
+        const uint8_t *at = k + (size_t)(j / IG_PANEL_ROWS) * panel;
+        for (int b = 0; b < blocks; b++, at += IG_KV_TILE)
+            block_scores_avx512(part[b % IG_BLOCK_PARTS], q + b, at, panel, blocks, nh,
+                                b < IG_BLOCK_PARTS, a);
+        /* A part is never -0, so that adding one that is not there would change nothing. */
+        int parts = blocks < IG_BLOCK_PARTS ? blocks : IG_BLOCK_PARTS;
+        for (int half = IG_BLOCK_PARTS / 2; half > 0; half /= 2) {
+            for (int b = half; b < parts; b++) {
                 UNROLL
-                for (int i = 0; i < nh; i++)
-                    part[b - half][j][i] = VADD(part[b - half][j][i], part[b][j][i]);
+                for (int i = 0; i < SCORES * nh; i++) {
+                    V *const to = &part[b - half][i / nh][i % nh];
+                    *to = VADD(*to, part[b][i / nh][i % nh]);
+                }
             }
-    for (int j = from; j < t; j++) {
+            parts = parts < half ? parts : half;
+        }
         UNROLL
-        for (int i = 0; i < nh; i++) VSTORE(p[i] + j * IG_PANEL_ROWS, part[0][j][i]);
+        for (int i = 0; i < SCORES * nh; i++)
+            VSTORE(p[i % nh] + j + i / nh * IG_PANEL_ROWS, part[0][i / nh][i % nh]);
     }
 }

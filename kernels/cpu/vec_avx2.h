@@ -44,7 +44,7 @@
 /* n floats, n < VL: no others are read or written, those read are 0 */
 #define VLOADN(p, n)     _mm256_maskload_ps(p, ig_first_avx2(n))
 #define VSTOREN(p, a, n) _mm256_maskstore_ps(p, ig_first_avx2(n), a)
-#define VNAME(f) f##_avx2
+#define VNAME(f)         f##_avx2
 
 static inline __m256i ig_first_avx2(int n)
 {
@@ -82,7 +82,7 @@ static inline float ig_vtop_avx2(V a)
         return _mm256_permutevar8x32_ps(OP(p, _mm256_permute_ps(p, 0xb1)),                         \
                                         _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0));                \
     }
-#define VTOP(a)  ig_vtop_avx2(a) /* of numbers */
+#define VTOP(a) ig_vtop_avx2(a) /* of numbers */
 
 /* Rows 8h..8h+7 of two neighbouring columns, as float vectors *a and *b. */
 static inline void ig_pair_f32_avx2(const void *p, int h, V *a, V *b)

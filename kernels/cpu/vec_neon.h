@@ -6,8 +6,8 @@
 #include "unroll.h"
 
 /* As vec_avx2.h has it, at its distance: on no such machine was it measured. */
-#define PREFETCH(p)    __builtin_prefetch((const char *)(p) + 12288, 0, 2)
-#define PREFETCH_AT(p) __builtin_prefetch(p, 0, 2)
+#define PREFETCH(p)        __builtin_prefetch((const char *)(p) + 12288, 0, 2)
+#define PREFETCH_AT(p)     __builtin_prefetch(p, 0, 2)
 #define PREFETCH_DECODE(p) PREFETCH(p) /* not measured: no such machine */
 
 #define VL                    4
@@ -42,7 +42,7 @@
 /* n floats, n <= VL: no others are read or written, those read are 0 */
 #define VLOADN(p, n)     ig_loadn_neon(p, n)
 #define VSTOREN(p, a, n) ig_storen_neon(p, a, n)
-#define VNAME(f) f##_neon
+#define VNAME(f)         f##_neon
 
 /* a > b ? a : b, so b if one is NaN; the instruction of that name would give the NaN. */
 static inline V ig_max_neon(V a, V b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
@@ -83,7 +83,7 @@ static inline V ig_unzip_neon(V a, V b, int odd)
         const V y = OP(ig_unzip_neon(c, d, 0), ig_unzip_neon(c, d, 1));                            \
         return OP(vuzp1q_f32(x, y), vuzp2q_f32(x, y));                                             \
     }
-#define VTOP(a)  vmaxvq_f32(a) /* of numbers */
+#define VTOP(a) vmaxvq_f32(a) /* of numbers */
 
 /* Rows 4h..4h+3 of two neighbouring columns, as float vectors *a and *b. */
 static inline void ig_pair_f32_neon(const void *p, int h, V *a, V *b)
