@@ -53,19 +53,55 @@ struct ig_rows {
 
 /* What is counted of a layer: experts; steps with misses; how long the experts' first half took in those
  * steps and in the others, in units of 32 ns; when it began, in ns. */
-enum ig_dcount { IG_N_HIT, IG_N_LINK, IG_N_CPU, IG_N_LATE, IG_T_LATE, IG_T_HIT, IG_T_BEGAN, IG_N_DCOUNT };
+enum ig_dcount {
+    IG_N_HIT, IG_N_LINK, IG_N_CPU, IG_N_LATE, IG_T_LATE, IG_T_HIT, IG_T_BEGAN,
+    /* fills behind the work: begun; whose expert was used from its slot; that was given up unused */
+    IG_N_BEHIND, IG_N_BEHIND_USED, IG_N_BEHIND_LOST,
+    IG_N_AHEAD, IG_N_AHEAD_USED, IG_N_AHEAD_LOST, /* the same of prefetches */
+    IG_N_WAITED, /* experts that were on their way and waited for */
+    IG_N_DCOUNT
+};
+
+/* Words of struct ig_ask's split, behind the k + 1 numbers. */
+enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WAIT, IG_SPLIT_MORE };
+
+/* Numbers of fills count apart: those of what the CPU computed, and prefetches. */
+enum { IG_BEHIND, IG_AHEAD, IG_N_FILL };
+/* Prefetches that a layer may ask for. */
+enum { IG_AHEAD_EACH = 2 };
+
+/* Prefetch: a layer further on, whose router on this layer's residual stream says what it will want. */
+struct ig_dahead {
+    int32_t layer;                       /* -1: none */
+    int32_t *way, *fill, *victim;        /* of that layer, as in struct ig_dcache */
+    uint32_t *count;
+    int32_t ways;
+    uint64_t before;
+    struct ig_dmat router;
+    const float *norm, *norm_bias, *route_bias;
+    float *rl;                           /* [experts] its logits */
+    /* mapped host memory: [k] what was recorded in place of them, -1: none; n, experts, ways to fill; number of
+     * the step */
+    const int32_t *recorded;
+    int32_t *asked;
+    uint32_t *posted;
+};
 
 /* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
 struct ig_dcache {
-    /* of this layer, two copies that steps use in turn: [experts] way of an expert, -1: none; [experts]
-     * decayed count of uses; [2k] ways to give up, the least used first (-1: of an empty set) */
-    int32_t *way;
+    /* of this layer, two copies that steps use in turn: [experts] way of an expert (enum in place.h), -1:
+     * none; [experts] number of the fill that brings it; [experts] decayed count of uses; [2k] ways to give
+     * up, the least used first (-1: of an empty set), then how many are being filled */
+    int32_t *way, *fill;
     float *use;
     int32_t *victim;
+    int32_t *seen;                       /* of this layer: fills that had arrived, and begun, before its router */
+    int32_t *arrived, *begun;            /* [IG_N_FILL] number of the last fill that has, and that was asked for */
+    struct ig_dahead ahead;
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */
     uint32_t *count;                     /* of this layer: enum ig_dcount */
     uint32_t *step;                      /* steps so far, this one included */
-    int32_t *split;                      /* [k + 2] of struct ig_ask */
+    int32_t *split;                      /* [k + IG_SPLIT_MORE] of struct ig_ask */
     int32_t ways;                        /* in use */
     uint64_t slot_bytes;
     const unsigned char *slots;          /* slot 0; a layer's ways, then the next's */
@@ -74,7 +110,7 @@ struct ig_dcache {
     uint32_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
     /* mapped host memory: what the CPU is asked for and what it answers */
     const int32_t *host_split;
-    int32_t *asked;                      /* of this layer: n, ranks[k], experts[k] */
+    int32_t *asked;                      /* of this layer: n, ranks[k], experts[k], ways[k] to fill (-1: none) */
     struct ig_xq *asked_xq;
     float *asked_xn;
     const float *answer;                 /* [k][N_EMBD], rank by rank */
@@ -91,6 +127,7 @@ struct ig_args {
     int32_t kv_alone;         /* 1: of q, k and v, k and v alone */
     int32_t group;            /* rows of an item of the route */
     int32_t in;               /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
+    int32_t routers;          /* with a cache: ig_router's blocks for this layer's router; those behind are for ahead's */
     int32_t routed;           /* 1: this layer has experts; 0: a dense block alone */
     int32_t aside;            /* width of this layer's dense block; 0: it has none */
     /* buffers, as in docs/ARCHITECTURE.md */

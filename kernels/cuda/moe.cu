@@ -16,8 +16,9 @@ enum {
     WITH_ASIDE = N_FF_ASIDE > 0,
     DOWN_THREADS = (ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) + WITH_ASIDE : 1) * PANEL_THREADS,
     DOWN_ROUNDS = DIV_UP(RANKED, RANKS),
+    TURNS_DOWN = LEAST(2, DOWN_ROUNDS), /* rounds between barriers */
     FLIGHT_GATE_UP = ROWS == 1 ? 40 : 20, /* words of weights in flight, as in linear.cu */
-    FLIGHT_DOWN = ROWS == 1 ? 27 : 20
+    FLIGHT_DOWN = ROWS > 1 ? 20 : RANKS <= 2 ? 54 : 27 /* what its threads leave each of the registers */
 };
 
 /* Where a slot's hidden values are, in blocks of 32. */
@@ -75,6 +76,7 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
         fill_panel(panel.p, k->shift, f_panel(fmt, N_EMBD));
     }
     if (k->shift) __syncthreads();
+    stamp_mark(0);
     if (works) panel_load(&b, &panel, 0);
     UNROLL for (int t = 0; t < ROWS; t++)
     {
@@ -85,7 +87,9 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k
         panel_sum(acc, &b, &panel, x, rows);
         panel_put(parts[sub], acc, &panel, rows);
     }
+    stamp_mark(1);
     __syncthreads();
+    stamp_mark(2);
     /* A warp has a row's 32 hidden values, as down reads them. */
     const int row = (int)threadIdx.x / 32, i = (int)threadIdx.x % 32, half = i / 16, r = i % 16;
     if (row >= rows) return;
@@ -115,20 +119,30 @@ IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
 }
 
 /* A block an item: 32 hidden values of each chosen expert, rank by rank, then of the dense block.  With
- * a cache one more that speaks with the CPU stands before them, and those that fill slots behind. */
+ * a cache one more that speaks with the CPU stands before them, one that looks ahead, and behind them those that
+ * fill slots. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
     IG_SHARED struct chosen c;
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
     IG_SHARED int slot, token_row;
-    const int asks = CACHED && a.routed && a.xc.posted != NULL, routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
-    const int block = (int)blockIdx.x - asks, rank = block / FF_BLOCKS, fill = block - routed - DIV_UP(a.aside, QB);
+    const int asks = CACHED && a.routed && a.xc.posted != NULL, ahead = asks && a.xc.ahead.layer >= 0;
+    const int routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0, looks = ahead && blockIdx.x == 1;
+    const int block = (int)blockIdx.x - asks - ahead, rank = block / FF_BLOCKS, fill = block - routed - DIV_UP(a.aside, QB);
     const int aside = WITH_ASIDE && block >= routed && fill < 0;
     if (threadIdx.x == 0) {
         slot = aside ? ASIDE : rank;
         token_row = 0;
     }
     const int force = ig_load_fresh(a.force);
+#if N_WAY > 0
+    if (looks) {
+        load_ahead(&a, &c, GATE_UP_THREADS);
+        ig_after_previous();
+        look_ahead(&a, &c, GATE_UP_THREADS, force);
+        return;
+    }
+#endif
     if (CACHED && a.routed && !aside) load_set(&a, &c, GATE_UP_THREADS);
     ig_after_previous();
     const unsigned began = CACHED ? ig_clock() : 0;
@@ -140,7 +154,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
         DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
         return;
     }
-    choose_places(&a, &c, GATE_UP_THREADS, 0, force);
+    choose_places(&a, &c, GATE_UP_THREADS, CACHED ? N_EXPERT_USED : rank + 1, 0, force);
 #if N_WAY > 0
     if (block < 0) {
         ask_cpu(&a, &c, GATE_UP_THREADS);
@@ -153,6 +167,10 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 #endif
     const struct spot s = spot_of(&a, &c, rank);
     if (s.rank < 0) return;
+    if (CACHED && c.wait[rank]) { /* it is on its way */
+        if (threadIdx.x == 0) ig_await_arrived(a.xc.arrived + c.by[rank], c.number[rank]);
+        __syncthreads();
+    }
     const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift };
     DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
     if (CACHED && s.wait) ig_await_clock(began, s.wait);
@@ -195,7 +213,7 @@ IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *s, stru
 {
     const int sub = (int)threadIdx.x / PANEL_THREADS, rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
     const struct panel panel = down_panel(a, fmt, s[rank].expert);
-    if (sub < RANKS && a->routed && s[rank].rank >= 0 && (s[rank].shift != 0) == late) panel_load(b, &panel, 0);
+    if (sub < RANKS && a->routed && s[rank].rank >= 0 && s[rank].late == late) panel_load(b, &panel, 0);
 }
 
 /* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
@@ -203,7 +221,7 @@ IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *s, stru
  * dense block, beside the first round: y[N_EXPERT_USED]. */
 IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, float (*y)[PR])
 {
-    IG_SHARED panel_parts parts[RANKS + WITH_ASIDE];
+    IG_SHARED panel_parts parts[TURNS_DOWN * RANKS + WITH_ASIDE];
     IG_SHARED struct ig_xq qs[STAGED ? HQ_BLOCKS : 1];
     const int sub = (int)threadIdx.x / PANEL_THREADS, mine = sub < RANKS && a->routed;
     struct bunch b[2];
@@ -214,24 +232,28 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
     if (STAGED && IS_BLOCK(fmt)) {
         stage_blocks(qs, a->hq, HQ_BLOCKS, DOWN_THREADS);
         __syncthreads();
+        stamp_mark(0);
     }
-    UNROLL for (int round = 0; round < DOWN_ROUNDS; round++)
+    UNROLL for (int first = 0; first < DOWN_ROUNDS; first += TURNS_DOWN)
     {
-        const int rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
-        const struct panel panel = down_panel(a, fmt, s[rank].expert);
-        const struct ig_xq *q = STAGED ? qs : a->hq;
-        const void *x = IS_BLOCK(fmt) ? (const void *)(q + rank * FF_BLOCKS)
-                                      : (const void *)(a->h + rank * FF_BLOCKS * QB);
-        float acc[ROWS][2];
-        if (mine && (!CACHED || s[rank].rank >= 0)) {
+        UNROLL for (int turn = 0; turn < TURNS_DOWN; turn++)
+        {
+            const int round = first + turn, rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
+            const struct panel panel = down_panel(a, fmt, s[rank].expert);
+            const struct ig_xq *q = STAGED ? qs : a->hq;
+            const void *x = IS_BLOCK(fmt) ? (const void *)(q + rank * FF_BLOCKS)
+                                          : (const void *)(a->h + rank * FF_BLOCKS * QB);
+            float acc[ROWS][2];
+            if (round >= DOWN_ROUNDS || !mine || (CACHED && s[rank].rank < 0)) continue;
             if (round >= 2) panel_load(&b[round % 2], &panel, 0);
             panel_sum(acc, &b[round % 2], &panel, &x, 1);
-            panel_put(&parts[sub], acc, &panel, 1);
+            panel_put(&parts[turn * RANKS + sub], acc, &panel, 1);
         }
-        if (WITH_ASIDE && round == 0 && sub == RANKS && a->aside) take_aside(a, &parts[RANKS]);
+        if (WITH_ASIDE && first == 0 && sub == RANKS && a->aside) take_aside(a, &parts[TURNS_DOWN * RANKS]);
         __syncthreads();
-        for (int i = (int)threadIdx.x; i < RANKS * PR && a->routed; i += DOWN_THREADS) {
-            const int of = round * RANKS + i / PR, r = (int)blockIdx.x * PR + i % PR;
+        stamp_mark(1);
+        for (int i = (int)threadIdx.x; i < TURNS_DOWN * RANKS * PR && a->routed; i += DOWN_THREADS) {
+            const int of = first * RANKS + i / PR, r = (int)blockIdx.x * PR + i % PR;
             if (of >= N_EXPERT_USED) continue;
             if (!CACHED || s[of].rank >= 0)
                 y[of][i % PR] = with_bias(&a->down, s[of].expert, s[of].shift, r,
@@ -239,10 +261,11 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
             else if (r < N_EMBD) /* the CPU's answer */
                 y[of][i % PR] = ig_load_float(a->y + (size_t)of * N_EMBD + (size_t)r);
         }
-        if (WITH_ASIDE && round == 0 && a->aside && (int)threadIdx.x < PR)
+        if (WITH_ASIDE && first == 0 && a->aside && (int)threadIdx.x < PR)
             y[N_EXPERT_USED][threadIdx.x] =
-                panel_get(parts[RANKS], FMT_OF(FMT_DOWN, a->dense_down.fmt), (int)threadIdx.x);
+                panel_get(parts[TURNS_DOWN * RANKS], FMT_OF(FMT_DOWN, a->dense_down.fmt), (int)threadIdx.x);
         __syncthreads();
+        stamp_mark(2);
     }
 }
 
@@ -256,7 +279,7 @@ IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
     const int t = (int)threadIdx.x, r = (int)blockIdx.x * PR + t, mine = t < PR && r < N_EMBD;
     if (a.routed) {
         if (CACHED) load_set(&a, &c, DOWN_THREADS);
-        choose_places(&a, &c, DOWN_THREADS, 1, ig_load_fresh(a.force));
+        choose_places(&a, &c, DOWN_THREADS, N_EXPERT_USED, 1, ig_load_fresh(a.force));
         if (t < N_EXPERT_USED) spots[t] = spot_of(&a, &c, t);
     }
 #if N_WAY > 0
@@ -302,7 +325,7 @@ IG_KERNEL(ig_topk, TOPK_THREADS, 4)
     IG_SHARED struct routing r;
     const int t = (int)threadIdx.x, row = (int)blockIdx.x;
     ig_after_previous();
-    route(&a, &r, row, TOPK_THREADS, 1, ig_load_fresh(a.force));
+    route(&a, &r, row, TOPK_THREADS, N_EXPERT_USED, 1, ig_load_fresh(a.force));
     if (t < N_EXPERT_USED) {
         a.expert[row * N_EXPERT_USED + t] = r.id[t];
         a.weight[row * N_EXPERT_USED + t] = r.weight[t];

@@ -264,6 +264,13 @@ void ig_attn_output(struct ig_worker *w, const struct ig_mat *o);
 struct ig_worker ig_worker(struct ig_engine *e, int tid);
 /* Once: each stack's bias by distance from its table in the weights, [IG_N_REL_BUCKET][IG_N_HEAD]. */
 void ig_fill_bias(float *to, const float *const *table);
+/* An encoder's input, which is worked on in batches of rows; rows [at, at + batch) of it are e->batch
+ * from now on. */
+struct ig_enc_input {
+    const int32_t *ids;
+    int n, batch;
+};
+void ig_enc_rows(struct ig_engine *e, const struct ig_enc_input *in, int at);
 /* 16 hidden values: the model's activation of gate, times up (moe.c). */
 void ig_activate(float *h, const float *gate, const float *up);
 /* Router logits of a row -> its experts and their weights (route.c). */
