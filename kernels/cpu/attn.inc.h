@@ -6,7 +6,7 @@
  *   LOADV(p, i)   elements i .. i + VL - 1 at p as floats
  *   LOAD1(p, i)   one element as a float
  *
- * Up to HB heads go together, so that every K and V is loaded and made a float once for all of
+ * Up to HEADS_MOST heads go together, so that every K and V is loaded and made a float once for all of
  * them; nh of them, a constant in each copy of KV(heads), times NV vectors are the sums that stay
  * in registers.  Scores: vectors run over positions, and V is asked for into L2 meanwhile.  Values:
  * vectors run over the head's dimensions, and the next block's K is asked for (K and V of a block
@@ -26,7 +26,7 @@ ALWAYS struct asks KV(part)(const void *at, int hd, int wanted)
     return (struct asks){ at, bytes / 2, wanted ? (int)(bytes / 256) : 0 };
 }
 
-/* Step e's part of four lines. */
+/* Step e's part of four lines: no count is kept, and what lies behind may be asked for. */
 ALWAYS void KV(ask)(const struct asks *a, int e, int nv)
 {
     UNROLL
