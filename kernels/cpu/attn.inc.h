@@ -6,12 +6,11 @@
  *   LOADV(p, i)   elements i .. i + VL - 1 at p as floats
  *   LOAD1(p, i)   one element as a float
  *
- * Up to HEADS_MOST heads go together, so that every K and V is loaded and made a float once for all of
- * them; nh of them, a constant in each copy of KV(heads), times NV vectors are the sums that stay
- * in registers.  Scores: vectors run over positions, and V is asked for into L2 meanwhile.  Values:
- * vectors run over the head's dimensions, and the next block's K is asked for (K and V of a block
- * have the same size).
- * Bound: one read of the block's K and V, (hi - lo) * hd * 2 elements.
+ * Up to HEADS_MOST heads go together, so that every K and V is loaded and made a float once for all
+ * of them; nh of them, a constant in each copy of KV(heads), times NV vectors are the sums that
+ * stay in registers.  Scores: vectors run over positions, and V is asked for into L2 meanwhile.
+ * Values: vectors run over the head's dimensions, and the next block's K is asked for (K and V of a
+ * block have the same size). Bound: one read of the block's K and V, (hi - lo) * hd * 2 elements.
  */
 /* Vectors a head: sums in at most half of the registers. */
 #define NV(nh) ((nh)*4 > VREGS / 2 ? 2 : 4)

@@ -5,8 +5,9 @@
 enum { HEADS_MOST = VL == 16 ? 8 : 4 }; /* heads at a time */
 #define ALWAYS static inline __attribute__((always_inline))
 
-/* What is asked for while a block is folded, in two streams, each its half: evenly over the time that takes, since a line
- * on its way holds a buffer that the block's own lines need (bench/LOG.tsv). */
+/* What is asked for while a block is folded, in two streams, each its half: evenly over the time
+ * that takes, since a line on its way holds a buffer that the block's own lines need
+ * (bench/LOG.tsv). */
 struct asks {
     const char *at;
     size_t half; /* bytes between two streams */
