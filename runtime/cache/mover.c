@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum { SPINS = 2000 };    /* about 20 us: a sleep and its wake-up cost more */
+static const uint64_t mark = UINT64_C(0x9d3f5e8a61c2b74f); /* any value */
 #define HELP_SECONDS 0.01 /* reads that take longer than ten of a few MiB: sleep */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t while_is)
@@ -60,6 +61,7 @@ static void unqueue(struct ig_mover *m, struct ig_move *v)
 static void settle(struct ig_mover *m, struct ig_move *v)
 {
     enum ig_move_state to = IG_MOVE_ARRIVED;
+    uint32_t is = IG_MOVE_PENDING;
     if (v->err)
         to = IG_MOVE_FAILED;
     else if (v->cancelled)
@@ -67,7 +69,9 @@ static void settle(struct ig_mover *m, struct ig_move *v)
     m->count.failed += to == IG_MOVE_FAILED;
     m->count.cancelled += to == IG_MOVE_DROPPED;
     m->count.moves += to == IG_MOVE_ARRIVED;
-    atomic_store_explicit(&v->state, (uint32_t)to, memory_order_release);
+    /* Whoever checks the last block early makes it SEEN, without the lock. */
+    if (!atomic_compare_exchange_strong(&v->state, &is, (uint32_t)to))
+        atomic_store(&v->state, to == IG_MOVE_ARRIVED ? IG_MOVE_READY : (uint32_t)to);
     futex_wake(&v->state);
 }
 
@@ -82,25 +86,63 @@ static uint64_t pieces_of(const struct ig_move *v, const struct ig_wblock *b, ui
     return (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << lo;
 }
 
-/* A block that has landed and that nobody has taken is the caller's; -1: there is none. */
-static int take_block(struct ig_move *v)
+static unsigned char *block_at(const struct ig_move *v, uint32_t b)
 {
-    const uint64_t landed = ig_move_state(v) == IG_MOVE_ARRIVED
+    return v->to + (v->block[b].off - v->block[0].off);
+}
+
+/* -- blocks that are there before their pieces' ends are told: mover.h */
+
+static void *tail_of(const struct ig_move *v, uint32_t b)
+{
+    return block_at(v, b) + v->block[b].bytes - sizeof(uint64_t);
+}
+
+static void mark_blocks(const struct ig_move *v)
+{
+    for (uint32_t b = 0; v->by->copy.early && b < v->n_block; b++)
+        memcpy(tail_of(v, b), &mark, sizeof mark);
+}
+
+static bool looks_there(const struct ig_move *v, uint32_t b)
+{
+    uint64_t tail;
+    if (!v->by->copy.early) return false;
+    if (atomic_load_explicit(&v->partial, memory_order_relaxed) >> b & 1) return false;
+    atomic_signal_fence(memory_order_seq_cst); /* read it anew: not the program writes it */
+    memcpy(&tail, tail_of(v, b), sizeof tail);
+    return tail != mark;
+}
+
+/* A block that nobody has taken and that has landed, or looks so, is the caller's; -1: there is
+ * none. */
+static int take_block(struct ig_move *v, bool *landed)
+{
+    const enum ig_move_state is = ig_move_state(v);
+    const uint64_t pieces = is == IG_MOVE_ARRIVED
                                 ? UINT64_MAX
                                 : atomic_load_explicit(&v->landed, memory_order_acquire);
     for (uint32_t b = 0; b < v->n_block; b++) {
         const uint64_t bit = UINT64_C(1) << b;
         if (atomic_load_explicit(&v->taken, memory_order_relaxed) & bit) continue;
-        if (pieces_of(v, &v->block[b], v->by->piece_bytes) & ~landed) continue;
+        *landed = !(pieces_of(v, &v->block[b], v->by->piece_bytes) & ~pieces);
+        if (!*landed && !looks_there(v, b)) continue;
         if (!(atomic_fetch_or_explicit(&v->taken, bit, memory_order_relaxed) & bit)) return (int)b;
     }
     return -1;
 }
 
-/* All blocks are checked: the last piece's only after the move had ARRIVED. */
+/* All blocks are checked; their pieces' ends may not all have been told. */
 static void conclude(struct ig_move *v)
 {
     const uint64_t wrong = atomic_load_explicit(&v->wrong, memory_order_relaxed);
+    uint32_t is = IG_MOVE_PENDING;
+    if (!wrong && atomic_compare_exchange_strong(&v->state, &is, IG_MOVE_SEEN)) {
+        futex_wake(&v->state);
+        return;
+    }
+    if (is == IG_MOVE_PENDING) is = ig_move_wait(v);
+    if (is != IG_MOVE_ARRIVED) return; /* a piece could not be read */
     if (wrong) {
         pthread_mutex_lock(&v->by->lock);
         v->by->count.failed++;
@@ -116,13 +158,20 @@ static void conclude(struct ig_move *v)
 /* Checks one block; false: there is none to check now. */
 static bool check_block(struct ig_move *v)
 {
-    const int b = take_block(v);
+    bool landed;
+    const int b = take_block(v, &landed);
     if (b < 0) return false;
+    const uint64_t bit = UINT64_C(1) << b;
     struct ig_hash h;
     ig_hash_start(&h);
-    ig_hash_add(&h, v->to + (v->block[b].off - v->block[0].off), (size_t)v->block[b].bytes);
-    if (ig_hash_end(&h) != v->block[b].hash)
-        atomic_fetch_or_explicit(&v->wrong, UINT64_C(1) << b, memory_order_relaxed);
+    ig_hash_add(&h, block_at(v, (uint32_t)b), (size_t)v->block[b].bytes);
+    const bool right = ig_hash_end(&h) == v->block[b].hash;
+    if (!right && !landed) {
+        atomic_fetch_or_explicit(&v->partial, bit, memory_order_relaxed);
+        atomic_fetch_and_explicit(&v->taken, ~bit, memory_order_release);
+        return true;
+    }
+    if (!right) atomic_fetch_or_explicit(&v->wrong, bit, memory_order_relaxed);
     if (atomic_fetch_add_explicit(&v->checked, 1, memory_order_acq_rel) + 1 == v->n_block)
         conclude(v);
     return true;
@@ -327,6 +376,8 @@ void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int de
         atomic_store_explicit(&v[i]->landed, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->taken, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->wrong, 0, memory_order_relaxed);
+        atomic_store_explicit(&v[i]->partial, 0, memory_order_relaxed);
+        mark_blocks(v[i]);
         atomic_store_explicit(&v[i]->state, IG_MOVE_PENDING, memory_order_relaxed);
     }
     pthread_mutex_lock(&m->lock);
@@ -389,7 +440,7 @@ enum ig_move_state ig_move_wait(struct ig_move *v)
     return wait_while(v, IG_MOVE_PENDING);
 }
 
-/* Until nothing is under way; what has landed is checked, and between turns other programs, and the
+/* While it is under way: what has landed is checked, and between turns other programs, and the
  * mover's thread, get the core when they want it. */
 static void help(struct ig_mover *m, struct ig_move *v)
 {
@@ -418,4 +469,13 @@ enum ig_move_state ig_mover_wait(struct ig_mover *m, struct ig_move *v)
 {
     ig_mover_arrive(m, v);
     return wait_while(v, IG_MOVE_ARRIVED);
+}
+
+void ig_mover_land(struct ig_mover *m, struct ig_move *v)
+{
+    enum ig_move_state is;
+    while ((is = ig_move_state(v)) == IG_MOVE_PENDING || is == IG_MOVE_SEEN) {
+        ring(m);
+        wait_while(v, is);
+    }
 }

@@ -137,7 +137,7 @@ static inline void ig_tier_need(struct ig_engine *e, int a)
 {
 #if IG_MEM_SLOTS_BYTES
     if (e->active[a] == IG_DENSE) return;
-    if (ig_move_state(&e->tier.move[e->tier.slot[a]]) != IG_MOVE_READY) ig_tier_wait(e, a);
+    if (!ig_move_usable(&e->tier.move[e->tier.slot[a]])) ig_tier_wait(e, a);
 #else
     (void)e, (void)a;
 #endif
