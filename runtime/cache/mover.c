@@ -93,25 +93,31 @@ static unsigned char *block_at(const struct ig_move *v, uint32_t b)
 
 /* -- blocks that are there before their pieces' ends are told: mover.h */
 
-static void *tail_of(const struct ig_move *v, uint32_t b)
+/* The last bytes before `end` are no longer what they were marked with. */
+static bool changed(const unsigned char *end)
 {
-    return block_at(v, b) + v->block[b].bytes - sizeof(uint64_t);
+    uint64_t tail;
+    atomic_signal_fence(memory_order_seq_cst); /* read it anew: not the program writes it */
+    memcpy(&tail, end - sizeof tail, sizeof tail);
+    return tail != mark;
 }
 
-static void mark_blocks(const struct ig_move *v)
+/* Ends of blocks and of pieces. */
+static void mark_ends(const struct ig_move *v)
 {
-    for (uint32_t b = 0; v->by->copy.early && b < v->n_block; b++)
-        memcpy(tail_of(v, b), &mark, sizeof mark);
+    const uint32_t step = v->by->piece_bytes;
+    if (!v->by->copy.early) return;
+    for (uint32_t b = 0; b < v->n_block; b++)
+        memcpy(block_at(v, b) + v->block[b].bytes - sizeof mark, &mark, sizeof mark);
+    for (uint64_t at = step; at < v->bytes; at += step)
+        memcpy(v->to + at - sizeof mark, &mark, sizeof mark);
 }
 
 static bool looks_there(const struct ig_move *v, uint32_t b)
 {
-    uint64_t tail;
-    if (!v->by->copy.early) return false;
-    if (atomic_load_explicit(&v->partial, memory_order_relaxed) >> b & 1) return false;
-    atomic_signal_fence(memory_order_seq_cst); /* read it anew: not the program writes it */
-    memcpy(&tail, tail_of(v, b), sizeof tail);
-    return tail != mark;
+    return v->by->copy.early &&
+           !(atomic_load_explicit(&v->partial, memory_order_relaxed) >> b & 1) &&
+           changed(block_at(v, b) + v->block[b].bytes);
 }
 
 /* A block that nobody has taken and that has landed, or looks so, is the caller's; -1: there is
@@ -185,17 +191,38 @@ static uint32_t piece_size(const struct ig_mover *m, const struct ig_move *v, ui
     return left < m->piece_bytes ? (uint32_t)left : m->piece_bytes;
 }
 
-/* The next piece to start, in a free flight; NULL: none may start now.  Prefetches wait until no
- * demand is under way, not only until all have started: a disk may take them in turn, or, as
- * virtual ones do, tell of all ends together. */
+/* Pieces that the disk still has to bring, as far as can be seen. */
+static uint32_t at_disk(struct ig_mover *m)
+{
+    uint32_t n = 0;
+    for (struct ig_flight *f = m->flight; m->copy.early && f < m->flight + m->copy.depth; f++) {
+        if (!f->move || f->seen) continue;
+        const uint64_t end = (uint64_t)f->piece * m->piece_bytes + f->bytes;
+        if (changed(f->move->to + end))
+            f->seen = 1;
+        else
+            n++;
+    }
+    return n;
+}
+
+/* Whether a prefetch may start: it waits until no demand is under way, not only until all have
+ * started, since a disk may take them in turn.  Where it can be seen what has come, the disk always
+ * has the next few pieces before it, of whatever kind: a demand then waits for so many at most. */
+static bool may_prefetch(struct ig_mover *m)
+{
+    if (m->copy.early) return at_disk(m) < m->prefetch_depth;
+    return m->n_flight == m->n_prefetch && m->n_prefetch < m->prefetch_depth;
+}
+
+/* The next piece to start, in a free flight; NULL: none may start now. */
 static struct ig_flight *next_flight(struct ig_mover *m)
 {
     struct ig_flight *f = m->flight;
     if (m->n_flight == m->copy.depth) return NULL;
     pthread_mutex_lock(&m->lock);
     struct ig_move_queue *q = &m->demand;
-    if (!q->first && m->n_flight == m->n_prefetch && m->n_prefetch < m->prefetch_depth)
-        q = &m->prefetch;
+    if (!q->first && m->prefetch.first && may_prefetch(m)) q = &m->prefetch;
     struct ig_move *v = q->first;
     if (v) {
         while (f->move) f++;
@@ -209,7 +236,7 @@ static struct ig_flight *next_flight(struct ig_mover *m)
     pthread_mutex_unlock(&m->lock);
     if (!v) return NULL;
     if (m->n_flight++ == 0) m->busy_from = ig_seconds();
-    m->n_prefetch += (uint32_t)f->prefetch;
+    m->n_prefetch += f->prefetch;
     return f;
 }
 
@@ -229,7 +256,7 @@ static void ended(struct ig_mover *m, struct ig_flight *f, int err)
     const double now = ig_seconds();
     f->move = NULL;
     m->n_flight--;
-    m->n_prefetch -= (uint32_t)f->prefetch;
+    m->n_prefetch -= f->prefetch;
 
     pthread_mutex_lock(&m->lock);
     if (m->n_flight == 0) m->count.busy_s += now - m->busy_from;
@@ -267,10 +294,10 @@ static void back(struct ig_mover *m, const struct ig_done *d)
 }
 
 /* Somebody waits for room among what is under way.  Only whoever drives takes from the queues. */
-static bool queued(struct ig_mover *m)
+static bool queued(struct ig_mover *m, bool prefetch)
 {
     pthread_mutex_lock(&m->lock);
-    const bool some = m->demand.first || m->prefetch.first;
+    const bool some = m->demand.first || (prefetch && m->prefetch.first);
     pthread_mutex_unlock(&m->lock);
     return some;
 }
@@ -300,7 +327,7 @@ static void *run(void *arg)
         const uint32_t busy = m->n_flight;
         pthread_mutex_unlock(&m->drive);
         if (busy > 0) {
-            m->copy.sleep(m->copy.ctx, queued(m) ? 1 : busy);
+            m->copy.sleep(m->copy.ctx, queued(m, true) ? 1 : busy);
             continue;
         }
         pthread_mutex_lock(&m->lock);
@@ -377,7 +404,7 @@ void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int de
         atomic_store_explicit(&v[i]->taken, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->wrong, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->partial, 0, memory_order_relaxed);
-        mark_blocks(v[i]);
+        mark_ends(v[i]);
         atomic_store_explicit(&v[i]->state, IG_MOVE_PENDING, memory_order_relaxed);
     }
     pthread_mutex_lock(&m->lock);
@@ -391,7 +418,7 @@ void ig_mover_turn(struct ig_mover *m)
     if (!m->copy.sleep || pthread_mutex_trylock(&m->drive) != 0) return;
     turn(m);
     pthread_mutex_unlock(&m->drive);
-    if (queued(m)) ring(m);
+    if (queued(m, !m->copy.early)) ring(m);
 }
 
 void ig_mover_promote(struct ig_mover *m, struct ig_move *v)

@@ -85,7 +85,7 @@ struct ig_mover_count {
 struct ig_flight {
     struct ig_move *move; /* NULL: free */
     uint32_t piece, done, bytes;
-    int prefetch;
+    uint8_t prefetch, seen; /* seen: its last bytes are there, though its end was not told */
 };
 
 enum { IG_MOVER_DEPTH = 64 };

@@ -142,6 +142,15 @@ static inline void ig_tier_need(struct ig_engine *e, int a)
     (void)e, (void)a;
 #endif
 }
+/* Between phases: what may be read next is started, so that the disk does not wait for a layer. */
+static inline void ig_tier_turn(struct ig_worker *w)
+{
+#if IG_MEM_SLOTS_BYTES
+    if (w->tid == 0) ig_mover_turn(&w->e->tier.mover);
+#else
+    (void)w;
+#endif
+}
 static inline const float *ig_vec(const struct ig_engine *e, uint64_t off)
 {
     return (const float *)(const void *)ig_data(e, off);
