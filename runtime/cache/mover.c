@@ -1,7 +1,6 @@
 /* mover.c -- the mover's thread and its two queues; rules in mover.h. */
-#include "mover.h"
+#include "move_check.h"
 
-#include "hash.h"
 #include "machine.h"
 
 #include <errno.h>
@@ -14,7 +13,6 @@
 #include <unistd.h>
 
 enum { SPINS = 2000 };    /* about 20 us: a sleep and its wake-up cost more */
-static const uint64_t mark = UINT64_C(0x9d3f5e8a61c2b74f); /* any value */
 #define HELP_SECONDS 0.01 /* reads that take longer than ten of a few MiB: sleep */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t while_is)
@@ -25,6 +23,7 @@ static void futex_wake(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
+void ig_move_tell(struct ig_move *v) { futex_wake(&v->state); }
 
 /* -- queues; the lock is held */
 
@@ -75,114 +74,6 @@ static void settle(struct ig_mover *m, struct ig_move *v)
     futex_wake(&v->state);
 }
 
-/* -- checksums; by any thread */
-
-/* The block's pieces. */
-static uint64_t pieces_of(const struct ig_move *v, const struct ig_wblock *b, uint32_t piece_bytes)
-{
-    const uint64_t at = b->off - v->block[0].off;
-    const uint32_t lo = (uint32_t)(at / piece_bytes);
-    const uint32_t n = (uint32_t)((at + b->bytes - 1) / piece_bytes) - lo + 1;
-    return (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << lo;
-}
-
-static unsigned char *block_at(const struct ig_move *v, uint32_t b)
-{
-    return v->to + (v->block[b].off - v->block[0].off);
-}
-
-/* -- blocks that are there before their pieces' ends are told: mover.h */
-
-/* The last bytes before `end` are no longer what they were marked with. */
-static bool changed(const unsigned char *end)
-{
-    uint64_t tail;
-    atomic_signal_fence(memory_order_seq_cst); /* read it anew: not the program writes it */
-    memcpy(&tail, end - sizeof tail, sizeof tail);
-    return tail != mark;
-}
-
-/* Ends of blocks and of pieces. */
-static void mark_ends(const struct ig_move *v)
-{
-    const uint32_t step = v->by->piece_bytes;
-    if (!v->by->copy.early) return;
-    for (uint32_t b = 0; b < v->n_block; b++)
-        memcpy(block_at(v, b) + v->block[b].bytes - sizeof mark, &mark, sizeof mark);
-    for (uint64_t at = step; at < v->bytes; at += step)
-        memcpy(v->to + at - sizeof mark, &mark, sizeof mark);
-}
-
-static bool looks_there(const struct ig_move *v, uint32_t b)
-{
-    return v->by->copy.early &&
-           !(atomic_load_explicit(&v->partial, memory_order_relaxed) >> b & 1) &&
-           changed(block_at(v, b) + v->block[b].bytes);
-}
-
-/* A block that nobody has taken and that has landed, or looks so, is the caller's; -1: there is
- * none. */
-static int take_block(struct ig_move *v, bool *landed)
-{
-    const enum ig_move_state is = ig_move_state(v);
-    const uint64_t pieces = is == IG_MOVE_ARRIVED
-                                ? UINT64_MAX
-                                : atomic_load_explicit(&v->landed, memory_order_acquire);
-    for (uint32_t b = 0; b < v->n_block; b++) {
-        const uint64_t bit = UINT64_C(1) << b;
-        if (atomic_load_explicit(&v->taken, memory_order_relaxed) & bit) continue;
-        *landed = !(pieces_of(v, &v->block[b], v->by->piece_bytes) & ~pieces);
-        if (!*landed && !looks_there(v, b)) continue;
-        if (!(atomic_fetch_or_explicit(&v->taken, bit, memory_order_relaxed) & bit)) return (int)b;
-    }
-    return -1;
-}
-
-/* All blocks are checked; their pieces' ends may not all have been told. */
-static void conclude(struct ig_move *v)
-{
-    const uint64_t wrong = atomic_load_explicit(&v->wrong, memory_order_relaxed);
-    uint32_t is = IG_MOVE_PENDING;
-    if (!wrong && atomic_compare_exchange_strong(&v->state, &is, IG_MOVE_SEEN)) {
-        futex_wake(&v->state);
-        return;
-    }
-    if (is == IG_MOVE_PENDING) is = ig_move_wait(v);
-    if (is != IG_MOVE_ARRIVED) return; /* a piece could not be read */
-    if (wrong) {
-        pthread_mutex_lock(&v->by->lock);
-        v->by->count.failed++;
-        v->by->count.moves--;
-        pthread_mutex_unlock(&v->by->lock);
-        v->err = IG_MOVE_HASH;
-        v->err_at = v->from + v->block[__builtin_ctzll(wrong)].off - v->block[0].off;
-    }
-    atomic_store_explicit(&v->state, wrong ? IG_MOVE_FAILED : IG_MOVE_READY, memory_order_release);
-    futex_wake(&v->state);
-}
-
-/* Checks one block; false: there is none to check now. */
-static bool check_block(struct ig_move *v)
-{
-    bool landed;
-    const int b = take_block(v, &landed);
-    if (b < 0) return false;
-    const uint64_t bit = UINT64_C(1) << b;
-    struct ig_hash h;
-    ig_hash_start(&h);
-    ig_hash_add(&h, block_at(v, (uint32_t)b), (size_t)v->block[b].bytes);
-    const bool right = ig_hash_end(&h) == v->block[b].hash;
-    if (!right && !landed) {
-        atomic_fetch_or_explicit(&v->partial, bit, memory_order_relaxed);
-        atomic_fetch_and_explicit(&v->taken, ~bit, memory_order_release);
-        return true;
-    }
-    if (!right) atomic_fetch_or_explicit(&v->wrong, bit, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&v->checked, 1, memory_order_acq_rel) + 1 == v->n_block)
-        conclude(v);
-    return true;
-}
-
 /* -- the thread */
 
 static uint32_t piece_size(const struct ig_mover *m, const struct ig_move *v, uint32_t piece)
@@ -198,7 +89,7 @@ static uint32_t at_disk(struct ig_mover *m)
     for (struct ig_flight *f = m->flight; m->copy.early && f < m->flight + m->copy.depth; f++) {
         if (!f->move || f->seen) continue;
         const uint64_t end = (uint64_t)f->piece * m->piece_bytes + f->bytes;
-        if (changed(f->move->to + end))
+        if (ig_move_changed(f->move->to + end))
             f->seen = 1;
         else
             n++;
@@ -404,7 +295,7 @@ void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int de
         atomic_store_explicit(&v[i]->taken, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->wrong, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->partial, 0, memory_order_relaxed);
-        mark_ends(v[i]);
+        ig_move_mark(v[i]);
         atomic_store_explicit(&v[i]->state, IG_MOVE_PENDING, memory_order_relaxed);
     }
     pthread_mutex_lock(&m->lock);
@@ -474,7 +365,7 @@ static void help(struct ig_mover *m, struct ig_move *v)
     const double until = ig_seconds() + HELP_SECONDS;
     while (ig_move_state(v) == IG_MOVE_PENDING) {
         ig_mover_turn(m);
-        if (check_block(v)) continue;
+        if (ig_move_check(v)) continue;
         if (!m->copy.sleep || ig_seconds() > until) {
             ig_move_wait(v);
             return;
@@ -487,7 +378,7 @@ static void help(struct ig_mover *m, struct ig_move *v)
 enum ig_move_state ig_mover_arrive(struct ig_mover *m, struct ig_move *v)
 {
     help(m, v);
-    while (ig_move_state(v) == IG_MOVE_ARRIVED && check_block(v)) {
+    while (ig_move_state(v) == IG_MOVE_ARRIVED && ig_move_check(v)) {
     }
     return ig_move_state(v);
 }
