@@ -52,9 +52,8 @@ static bool looks_there(const struct ig_move *v, uint32_t b)
 static int take_block(struct ig_move *v, bool *landed)
 {
     const enum ig_move_state is = ig_move_state(v);
-    const uint64_t pieces = is == IG_MOVE_ARRIVED
-                                ? UINT64_MAX
-                                : atomic_load_explicit(&v->landed, memory_order_acquire);
+    const uint64_t pieces =
+        is == IG_MOVE_ARRIVED ? UINT64_MAX : atomic_load_explicit(&v->landed, memory_order_acquire);
     for (uint32_t b = 0; b < v->n_block; b++) {
         const uint64_t bit = UINT64_C(1) << b;
         if (atomic_load_explicit(&v->taken, memory_order_relaxed) & bit) continue;

@@ -1,4 +1,5 @@
-/* mover.h -- one thread that brings experts into slots: demand first, prefetch when no demand is under way.
+/* mover.h -- one thread that brings experts into slots: demand first, prefetch when no demand is
+ * under way.
  *
  * Whoever submits or waits does a turn of its work where the copy allows that (copy.h, sleep): a
  * read then starts, and its end is seen, without the time that waking a thread takes.  The mover's

@@ -22,10 +22,10 @@ struct shaky {
     const unsigned char *memory;
     uint64_t memory_bytes;
     unsigned seed;
-    int delay_us;   /* at most, a piece */
-    int short_some; /* pieces come back short */
-    int shuffle;    /* pieces end in another order */
-    int early;      /* of memory, enum shaky_early: what is there before a piece has ended */
+    int delay_us;       /* at most, a piece */
+    int short_some;     /* pieces come back short */
+    int shuffle;        /* pieces end in another order */
+    int early;          /* of memory, enum shaky_early: what is there before a piece has ended */
     _Atomic int silent; /* no end is told */
     enum shaky_fault fault;
     uint64_t fault_at;      /* the piece that covers this place of the source */

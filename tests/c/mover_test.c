@@ -427,13 +427,19 @@ static void test_file_plain(void **state) { (void)state, over_file(0, 1); }
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_delays_and_sizes),
-        cmocka_unit_test(test_priority),    cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_errors),      cmocka_unit_test(test_shared_checks),
-        cmocka_unit_test(test_seen),        cmocka_unit_test(test_partly_there),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_delays_and_sizes),
+        cmocka_unit_test(test_priority),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_shared_checks),
+        cmocka_unit_test(test_seen),
+        cmocka_unit_test(test_partly_there),
         cmocka_unit_test(test_prefetch_by_what_is_seen),
-        cmocka_unit_test(test_stop_drops),  cmocka_unit_test(test_file_direct),
-        cmocka_unit_test(test_file_cached), cmocka_unit_test(test_file_plain),
+        cmocka_unit_test(test_stop_drops),
+        cmocka_unit_test(test_file_direct),
+        cmocka_unit_test(test_file_cached),
+        cmocka_unit_test(test_file_plain),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("mover", tests, setup, teardown);
