@@ -14,8 +14,7 @@ static void test_prefetch(void **state)
         shaky = (struct shaky){ .seed = 9, .delay_us = way == 3 ? 500 : 0 };
         shake = 1;
         struct ig_engine *e = start(2);
-        e->tier.ahead.step = way ? 0 : 1000; /* the first trial, where it is on, or far from one */
-        e->tier.ahead.on = e->tier.ahead.pays = way;
+        if (!way) e->tier.ahead.trial = (struct ig_trial){ .n_way = 1 }; /* without, for good */
         e->tier.ahead.least = 0;
         for (int l = 0; l < IG_N_LAYER; l++) e->tier.ahead.stride[l].s = (uint8_t)(1 + way * l % 8);
         if (way >= 2) ig_set_choices(e, NULL, NULL, wrong);
@@ -186,12 +185,14 @@ static void test_says(void **state)
     (void)state;
     struct ig_engine *e = start(1);
     assert_non_null(strstr(ig_prefetch_says(e), "on, because no trial has ended yet"));
-    e->tier.ahead.trials = 1;
-    e->tier.ahead.gain = 1.25, e->tier.ahead.on = e->tier.ahead.pays = 1;
+    struct ig_trial *t = &e->tier.ahead.trial;
+    t->trials = 1;
+    t->mean[IG_AHEAD_OFF] = 1.25, t->mean[IG_AHEAD_ON] = 1;
     assert_non_null(strstr(ig_prefetch_says(e), "on, because a step takes 20.0 % less with it"));
-    e->tier.ahead.gain = 0.8, e->tier.ahead.on = e->tier.ahead.pays = 0;
+    t->best = IG_AHEAD_OFF;
+    t->mean[IG_AHEAD_OFF] = 0.8;
     assert_non_null(strstr(ig_prefetch_says(e), "off, because a step takes 25.0 % more with it"));
-    e->tier.ahead.gain = 1.01;
+    t->mean[IG_AHEAD_OFF] = 1.01;
     assert_non_null(
         strstr(ig_prefetch_says(e), "off, because a step takes only 1.0 % less with it"));
     ig_engine_close(e);
