@@ -31,7 +31,8 @@ struct shaky {
     uint64_t fault_at;      /* the piece that covers this place of the source */
     _Atomic int fault_left; /* how many times, once it is armed */
 
-    struct ig_piece held[SHAKY_MOST]; /* without inner: not yet copied */
+    int hold;                         /* with inner: polls until the first pieces start */
+    struct ig_piece held[SHAKY_MOST]; /* not yet copied, not yet started */
     uint32_t n_held;
     struct ig_piece asked[SHAKY_MOST]; /* with inner: by tag */
     _Atomic uint64_t n_piece, n_short;
@@ -67,7 +68,9 @@ static inline int shaky_submit(void *ctx, const struct ig_piece *p)
     }
     if (s->inner.submit) {
         s->asked[p->tag] = q;
-        return s->inner.submit(s->inner.ctx, &q);
+        if (!s->hold) return s->inner.submit(s->inner.ctx, &q);
+        s->held[s->n_held++] = q;
+        return 0;
     }
     s->held[s->n_held++] = q;
     if (s->early == SHAKY_ALL) memcpy(q.to, s->memory + q.from, q.bytes);
@@ -80,6 +83,9 @@ static inline int shaky_poll(void *ctx, struct ig_done *d, int wait)
 {
     struct shaky *s = ctx;
     if (s->inner.submit) {
+        if (s->hold > 0 && --s->hold > 0) return 0;
+        for (; s->n_held > 0; s->n_held--)
+            if (s->inner.submit(s->inner.ctx, &s->held[s->n_held - 1]) != 0) return 0;
         if (!s->inner.poll(s->inner.ctx, d, wait)) return 0;
         shaky_done(s, &s->asked[d->tag], d);
         return 1;
@@ -98,7 +104,7 @@ static inline int shaky_poll(void *ctx, struct ig_done *d, int wait)
 static inline void shaky_sleep(void *ctx, uint32_t n)
 {
     struct shaky *s = ctx;
-    if (s->inner.sleep)
+    if (s->inner.sleep && s->n_held == 0)
         s->inner.sleep(s->inner.ctx, n);
     else
         usleep(100);

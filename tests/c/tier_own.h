@@ -56,8 +56,10 @@ void __wrap_ig_tier_layer(struct ig_engine *e, int layer)
 }
 void __wrap_ig_tier_wait(struct ig_engine *e, int a)
 {
-    if (on_wait && !waited) on_wait(e);
-    waited = 1;
+    if (on_wait) {
+        if (!waited) on_wait(e);
+        waited = 1;
+    }
     if (!no_wait) __real_ig_tier_wait(e, a);
 }
 
