@@ -7,10 +7,14 @@
 #   make ... PROBE=1                measure this machine again (HW=this measures once)
 #   make ... CC=COMPILER CUDA=DIR   another compiler; the CUDA toolkit, for profiles with a GPU
 #   make setup                      install the packages that are missing
+#   make units plan-units           the tests of the C and of the Lua parts alone
+#   make test-gpu bench-gpu         on a machine with the GPU (EMULATE=1 test-gpu: without one)
+#   make matrix                     every model on every machine profile
 #   make install PREFIX=/usr/local DESTDIR=
 #
 # SAN=address,undefined builds everything with those sanitizers; ASSERT=1 keeps IG_ASSERT;
-# RANGES=1 names the host's phases for a profiler (NVTX, Nsight Systems).
+# RANGES=1 names the host's phases for a profiler (NVTX, Nsight Systems); STAMPS=1 has a device's kernels stamp
+# the clock and print where a decode step's time goes.
 
 LUA    ?= lua5.4
 CC      = gcc
@@ -23,7 +27,7 @@ AR     := $(shell $(CC) -print-prog-name=ar)
 # Where the device engine's tools and libraries are, for plans whose weights lie in device memory.
 CUDA   ?= /usr/local/cuda
 # How objects are compiled; a program of an emulated device differs only in what is linked.
-OBJ_FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)$(if $(RANGES),-ranges)
+OBJ_FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)$(if $(RANGES),-ranges)$(if $(STAMPS),-stamps)
 FLAVOR := $(if $(EMULATE),-emulated)$(OBJ_FLAVOR)
 
 # V=1 shows the commands.
@@ -59,7 +63,7 @@ PLAN_SRC   := $(filter-out $(DEVICE_SRC),$(shell grep -lE '\#include "(config|ta
 COMMON_SRC := $(filter-out $(PLAN_SRC) $(DEVICE_SRC),$(wildcard runtime/*/*.c))
 AVX2_FLAGS   := -mavx2 -mfma -mf16c
 AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
-AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
+AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-bf16
 ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512 amx
 ISA_aarch64 := neon quant_neon quant_i8mm
 KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%=kernels/cpu/%.c)
@@ -73,6 +77,8 @@ PLAN_OBJ   += $(if $(EMULATE),$(patsubst %.c,$(OUT)/obj$(OBJ_FLAVOR)/%.o,$(filte
                 $(addprefix $(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/,device_emu.o emulate.o step1.o step$(DEVICE_ROWS).o),\
                 $(DEVICE_SRC:%.c=$(OUT)/obj$(OBJ_FLAVOR)/%.o))
 endif
+# TILES=1: AMX's tiles in scalar code, for tests (tests/c/amx_engine.c).
+PLAN_OBJ   += $(if $(TILES),$(COMMON)/tests/c/amx_engine.o)
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
 .PHONY: all build check cubins generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
@@ -96,7 +102,7 @@ endif
 endif
 
 generate:
-	@$(LUA) build.lua "$(MODEL)" "$(or $(HW),this)" $(foreach s,$(SET),--set $(s)) $(if $(PROBE),--probe)
+	@$(LUA) build.lua "$(MODEL)" "$(or $(HW),this)" $(foreach s,$(SET),--set $(s)) $(if $(filter-out 0,$(PROBE)),--probe)
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile; $(LUA) build.lua --help
@@ -161,13 +167,15 @@ CUDA_SRC := $(wildcard kernels/cuda/*) kernels/kernels.h kernels/math.h
 $(TOOLS)/mkcubin: tools/mkcubin.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize% -MMD -MP,$(CFLAGS)) -isystem $(CUDA)/include -o $@ $< -L$(CUDA)/lib64 -Wl,-rpath,$(CUDA)/lib64 -lnvrtc
-$(OUT)/step.cubin: ROWS := 1
-$(OUT)/batch.cubin: ROWS := $(DEVICE_ROWS)
-$(OUT)/step.cubin $(OUT)/batch.cubin: $(CUDA_SRC) $(OUT)/build.mk $(TOOLS)/mkcubin
-	$(Q)$(TOOLS)/mkcubin -a $(DEVICE_ARCH) -Ikernels -Ikernels/cuda $(DEVICE_DEFS) -DROWS=$(ROWS) -o $@ kernels/cuda/step.cu
-cubins: $(OUT)/step.cubin $(OUT)/batch.cubin
-$(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device_image.o: $(OUT)/step.cubin $(OUT)/batch.cubin
-$(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device_image.o: CFLAGS += -Wa,-I$(OUT)
+CUBINS := $(OUT)$(if $(STAMPS),/stamps)
+$(CUBINS)/step.cubin: ROWS := 1
+$(CUBINS)/batch.cubin: ROWS := $(DEVICE_ROWS)
+$(CUBINS)/step.cubin $(CUBINS)/batch.cubin: $(CUDA_SRC) $(OUT)/build.mk $(TOOLS)/mkcubin
+	@mkdir -p $(@D)
+	$(Q)$(TOOLS)/mkcubin -a $(DEVICE_ARCH) -Ikernels -Ikernels/cuda $(DEVICE_DEFS) $(if $(STAMPS),-DSTAMPS) -DROWS=$(ROWS) -o $@ kernels/cuda/step.cu
+cubins: $(CUBINS)/step.cubin $(CUBINS)/batch.cubin
+$(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device_image.o: $(CUBINS)/step.cubin $(CUBINS)/batch.cubin
+$(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device_image.o: CFLAGS += -Wa,-I$(CUBINS)
 $(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device.o: CFLAGS += -isystem $(CUDA)/include
 $(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/%.o: CFLAGS += -mavx2 -mfma -iquote kernels/cuda -iquote tests/cuda
 EMULATED_STEP := $(addprefix $(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/step,1.o $(DEVICE_ROWS).o)
@@ -184,7 +192,7 @@ $(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:     CFLAGS += $
 $(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += $(AVX512_FLAGS)
 $(COMMON)/kernels/cpu/neon.o $(COMMON)/kernels/cpu/quant_neon.o:     CFLAGS += -march=armv8.2-a+dotprod
 $(COMMON)/kernels/cpu/quant_i8mm.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm
-$(COMMON)/kernels/cpu/amx.o: CFLAGS += $(AMX_FLAGS)
+$(COMMON)/kernels/cpu/amx.o $(COMMON)/tests/c/amx_engine.o: CFLAGS += $(AMX_FLAGS)
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<

@@ -18,7 +18,7 @@ usage: build.lua MODEL HW [--set key=value]... [--explain | --dump] [--probe] [-
              ways=layers, predict=history);
              predict=none|next-router|history|hybrid|forest|mlp, predictor=FILE (for forest
              and mlp, from tools/train_predictor.py), least=CHANCE of a prefetch, stride=N;
-             with a GPU: vram=BYTES at most, vram_ways=N of the cache of experts there,
+             with a GPU: vram=BYTES at most, of the cache of experts there vram_ways=N, policy=decay|static,
              gemm=exact|fast (of BF16 matrices in a batch: not the CPU's bits, within 2^-8),
              gemm_rows=N, tile_rows=N: least rows for matrix units, for tiles of attention
   --explain  print the plan for a person; write nothing

@@ -30,7 +30,7 @@ end
 function M.complaint(input, why)
   if not (input.text or input.read) then
     local inside = input.file:match("config%.json/config%.json$") or input.file:match("%.safetensors/config%.json$")
-    return schema.problem((input.file:gsub("([^/])/config%.json$", inside and "%1" or "%0")), "file",
+    return schema.problem((input.file:gsub("([^/])/config%.json$", "%1")), "file",
       inside and "the folder that holds it" or "a models/*.lua or hw/*.lua, a folder with config.json, or a .gguf", why)
   elseif not input.id then
     return schema.problem(input.file, "name", "letters or digits to make an id of", "none")

@@ -76,6 +76,17 @@ function M.no_passage(layout, cache)
     num.human(2 * most), num.human(cache.bytes), cache.sets, cache.ways)
 end
 
+-- What kernels/cuda/place.cu replaces, or nothing at all, where there is a cache.
+function M.not_policy(device, opts)
+  local policy = opts.policy
+  if policy and policy ~= "decay" and policy ~= "static" then
+    return ("--set: policy: want decay or static for a cache in VRAM, got %s"):format(policy)
+  end
+  if policy and not device.cached then
+    return "--set: policy: want experts that do not all fit VRAM (vram=, vram_ways=), got a plan in which they do"
+  end
+end
+
 -- A model without experts has nothing that could stay outside.
 function M.not_dense(m, device, opts)
   if m.n_expert > 0 then return nil end

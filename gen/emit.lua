@@ -179,7 +179,6 @@ local function tier_view(plan)
   view.slot_bytes, view.hit = c.u64(t.slot_bytes), c.f32(t.hit)
   view.predict_why, view.io = c.str(t.predict_why), IO[t.io]
   view.predict = t.predictor ~= "none" and emit_predict.view(plan)
-  view.hot = t.hot and c.rows(t.hot)
   local strides = {}
   for l, s in ipairs(t.strides) do strides[l] = ("{ %d, %d, %d }"):format(table.unpack(s)) end
   view.set_of, view.first, view.strides = c.rows(t.set_of), c.rows(t.first), c.rows(strides)
@@ -189,7 +188,7 @@ end
 --- Everything a template may name.
 function M.view(plan, plan_hash)
   local m, layout, mem, size = plan.model, plan.layout, plan.mem, plan.size
-  local used = in_use(mem.regions)
+  local used, hot = in_use(mem.regions), plan.cache and plan.cache.hot or size.tier.hot
   return {
     model_file = c.remark(plan.model_file), hw_file = c.remark(plan.hw_file), plan_hash = plan_hash,
     m = m, size = size, mem = mem,
@@ -217,7 +216,8 @@ function M.view(plan, plan_hash)
     tiles = plan.device and plan.device.tile_rows > 0 and 1 or 0,
     kv_q8 = plan.size.kv == "q8_0" and 1 or 0,
     on_unified = plan.device and plan.device.mapped > 0 and 1 or 0,
-    on_cache = plan.device and plan.device.cached and 1 or 0, id = plan.id,
+    on_cache = plan.device and plan.device.cached and 1 or 0, id = plan.id, hot = hot and c.rows(hot),
+    on_static = plan.cache and plan.cache.hot and 1 or 0,
   }
 end
 

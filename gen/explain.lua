@@ -101,6 +101,10 @@ local function describe_cache(plan, add)
   if not plan.device.cached then return end
   add("cache      %d slots of %s fit: %d sets x %d ways, predicted hit rate %.0f %%", cache.slots,
     num.human(cache.slot_bytes), cache.sets, cache.ways, 100 * cache.hit_rate)
+  if cache.policy == "static" then
+    add("           filled at start with each layer's %s, and kept so; the CPU computes all misses",
+      cache.traced and "most used experts of the trace" or "first experts (no trace=FILE to choose by)")
+  end
   local weighed = {}
   for i, g in ipairs(cache.weighed) do
     if i > 8 then break end
@@ -116,6 +120,11 @@ local function describe_cache(plan, add)
   if b then
     add("           with every miss computed by the CPU and copied in the background (arXiv 2512.16473): %d x %d, %.1f",
       b.sets, b.ways, 1000 * b.seconds)
+  end
+  local p = plan.placed
+  if p then
+    add("           with policy=static, filled at start with %s experts: %d x %d, %.1f",
+      p.traced and "the trace's most used" or "the first", p.sets, p.ways, 1000 * p.seconds)
   end
   add("prefetch   none: experts are fetched when their layer needs them (the link would want to be %d layers ahead)",
     plan.strides[1])

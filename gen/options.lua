@@ -75,6 +75,9 @@ function M.parse(pairs_given, problems)
     problems[#problems + 1] = schema.problem("--set", "id", "a name that the build does not use itself",
       schema.show(stated.id))
   end
+  if stated.slots and stated.experts_ram then
+    problems[#problems + 1] = schema.problem("--set", "slots", "slots or experts_ram", "both")
+  end
   return schema.check(M.fields, stated, "--set", problems)
 end
 

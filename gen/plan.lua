@@ -48,9 +48,17 @@ function M.plan(input)
   plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons, trace, batch)
   table.move(notes, 1, #notes, #plan.notes + 1, plan.notes)
   if plan.size and hw.gpu then
-    plan.device, plan.cache = plan_device.plan(m, hw, formats, plan.size, plan.mem, plan.layout, opts, reasons)
+    local function device(options, why)
+      return plan_device.plan(m, hw, formats, plan.size, plan.mem, plan.layout, options, why, trace)
+    end
+    plan.device, plan.cache = device(opts, reasons)
     plan.strides = plan.cache and plan_prefetch.plan(m, hw, plan.layout)
     plan.background = plan.cache and plan.device.cached and plan_background.plan(m, hw, plan.layout, plan.cache)
+    if plan.background and plan.cache.policy ~= "static" then
+      local _, placed = device(setmetatable({ policy = "static" }, { __index = opts }), {})
+      plan.placed = placed and { sets = placed.sets, ways = placed.ways, seconds = placed.seconds,
+                                 traced = placed.traced }
+    end
   end
   if #reasons > 0 then
     for i, why in ipairs(reasons) do problems[i] = why:find("^%-%-set") and why or pair .. why end

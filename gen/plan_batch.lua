@@ -17,7 +17,7 @@ M.WORK = 1 / 16 -- of the device's memory, the most for the rows' buffers: all b
 local function seconds(m, hw, formats, layout, opts, trace, batch)
   local size, mem = plan_size.plan(m, hw, formats, layout, opts, {}, trace, batch)
   local device, cache
-  if size then device, cache = plan_device.plan(m, hw, formats, size, mem, layout, opts, {}) end
+  if size then device, cache = plan_device.plan(m, hw, formats, size, mem, layout, opts, {}, trace) end
   if not device then return nil end
   -- All in the device's memory: a batch reads it, like a token, and nothing crosses the link.
   if not device.cached then return 0 end

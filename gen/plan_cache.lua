@@ -6,13 +6,18 @@
 --   * a covered layer hits with h = sqrt(M / experts): for 2 of 8 that is the
 --     0.5 published for Mixtral (40 to 60 % reuse at the next token);
 --   * a hit is read from VRAM;
---   * a miss crosses the link into its slot or is computed by the CPU, so that
---     both end together; both read RAM, which may be the slower;
---   * all experts of a layer without a set are the CPU's.
--- (The paper copies every miss that the CPU computes, so that many cores favour
--- few sets of many ways; arXiv 2512.16473.)
+--   * a miss crosses the link into its slot or is computed by the CPU and copied
+--     behind the work, so that both end together; both read RAM, which may be the slower;
+--   * all experts of a layer without a set are the CPU's;
+--   * below 2k ways there are none for copies behind the work: the link brings each
+--     miss while its layer waits.  (H200, Mixtral in 56 slots: 14 x 4 takes 25 to 27 ms where
+--     28 x 2 takes 30 to 39; bench/results/h200/cache.csv, of half the layers.)
+-- The paper copies every miss that the CPU computes, with the same 2k (arXiv 2512.16473).
+-- Policy static is the placement of engines without such a cache: each set is filled at start with a layer's most
+-- used experts of a trace, or its first ones, and stays; the CPU computes all misses.
 
 local num = require "gen.num"
+local plan_hot = require "gen.plan_hot"
 local plan_kinds = require "gen.plan_kinds"
 
 local M = {}
@@ -22,16 +27,30 @@ function M.hit_rate(ways, n_expert)
   return math.sqrt(ways / n_expert)
 end
 
+M.POLICY = "decay"     -- what a set replaces: kernels/cuda/place.cu
+
+-- Hit rates by ways: the curve above; policy static keeps what the trace says, or anybody's guess.
+local function rates(m, layout, policy, trace)
+  if policy ~= "static" then return function(ways) return M.hit_rate(ways, m.n_expert) end end
+  if not trace then return function(ways) return ways / m.n_expert end end
+  local share = plan_hot.by_ways(m, plan_kinds.layers(layout), trace)
+  return function(ways) return share[ways] end
+end
+
 local function geometry(m, hw, from, ways)
   local slot, layers = from.slot, from.layers
   local sets = math.min(from.slots // ways, from.cached)
-  local hits = sets * m.n_expert_used * M.hit_rate(ways, m.n_expert)
+  local hits = sets * m.n_expert_used * from.hit(ways)
   local missed = layers * m.n_expert_used - hits
-  local alone = (layers - sets) * m.n_expert_used -- the CPU's
+  local alone = from.policy == "static" and missed or (layers - sets) * m.n_expert_used -- the CPU's
   local both_bw = math.min(hw.mem_bw, hw.gpu.busy_link_bw + hw.gpu.busy_cpu_bw)
   local gpu_s = from.resident_s + hits * slot / hw.gpu.vram_bw
-  return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used),
-           seconds = gpu_s + math.max(alone * slot / hw.cpu_bw, missed * slot / both_bw) }
+  local cpu_s = alone * slot / hw.cpu_bw
+  local miss_s = math.max(cpu_s, missed * slot / both_bw)
+  if from.policy ~= "static" and ways < 2 * m.n_expert_used then
+    miss_s = cpu_s + (missed - alone) * slot / hw.gpu.link_bw
+  end
+  return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used), seconds = gpu_s + miss_s }
 end
 
 -- Every M that holds a token's own experts; the fastest, and on a tie the one with more ways.
@@ -54,9 +73,10 @@ M.NONE = { slots = 0, sets = 0, ways = 0, slot_bytes = 0, bytes = 0, weighed = {
 --- @param layout table  of gen/plan_layout.lua
 --- @param mem    table  { kv_bytes, work_bytes }
 --- @param usable integer?  bytes of VRAM (nil: the profile's)
---- @param opts   table?    of gen/options.lua: ways of a set
+--- @param opts   table?    of gen/options.lua: ways of a set, policy
+--- @param trace  table?    of gen/trace.lua
 --- @return table? cache, string? why_not
-function M.plan(m, hw, layout, mem, usable, opts)
+function M.plan(m, hw, layout, mem, usable, opts, trace)
   local gpu = hw.gpu
   if m.n_expert == 0 then return nil, "cache: want a model with experts, got a dense one" end
   local fixed = {
@@ -89,13 +109,16 @@ function M.plan(m, hw, layout, mem, usable, opts)
   if ways and (ways < m.n_expert_used or ways > math.min(m.n_expert, slots)) then
     return nil, ("--set vram_ways: want %d to %d, got %d"):format(m.n_expert_used, math.min(m.n_expert, slots), ways)
   end
+  local policy = opts and opts.policy or M.POLICY
   local best, weighed = choose(m, hw, { slot = slot, slots = slots, layers = layers, cached = cached, ways = ways,
+    policy = policy, hit = rates(m, layout, policy, trace),
     resident_s = layout.token_resident_bytes / gpu.vram_bw })
   local cache = {
     slots = slots, slot_bytes = slot, sets = best.sets, ways = best.ways, seconds = best.seconds,
     hit_rate = best.hit_rate, weighed = weighed, regions = fixed,
-    bytes = best.sets * best.ways * slot,
+    bytes = best.sets * best.ways * slot, policy = policy, traced = policy == "static" and trace ~= nil,
   }
+  if policy == "static" then cache.hot = plan_hot.uses(m, plan_kinds.layers(layout), trace or { n_row = 0 }) end
   cache.stream_seconds = layers * m.n_expert * slot / gpu.link_bw -- all experts once, for a batch
   fixed[#fixed + 1] = { name = "SLOTS", off = at, bytes = cache.bytes }
   cache.vram_bytes = at + cache.bytes

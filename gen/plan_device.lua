@@ -49,16 +49,16 @@ end
 
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL", "ENC", "BIAS" }
-
-M.COUNTS = 7 -- of a layer: enum ig_dcount of kernels/cuda/args.h
+M.COUNTS = 14 -- of a layer: enum ig_dcount of kernels/cuda/args.h
 
 -- What a decode step with a cache of experts needs beside the slots.
 local function cache_buffers(m)
-  return { -- tables twice, for steps to use in turn
-    { "WAY",    2 * m.n_layer * m.n_expert * 4 },
+  return { -- tables twice, for steps to use in turn; COUNT: counters, the step, the split, fills arrived and begun
+    { "WAY",    2 * m.n_layer * m.n_expert * 4 }, { "FILL", 2 * m.n_layer * m.n_expert * 4 },
     { "USE",    2 * m.n_layer * m.n_expert * F32 },
-    { "VICTIM", 2 * m.n_layer * 2 * m.n_expert_used * 4 },
-    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 2) * 4 },
+    { "VICTIM", 2 * m.n_layer * (2 * m.n_expert_used + 1) * 4 },
+    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 5 + 4 + 4 * m.n_layer) * 4 },
+    { "GUESS",  (m.n_expert + 15) // 16 * 16 * F32 }, -- logits of a later layer's router
   }
 end
 
@@ -196,8 +196,9 @@ end
 --- @param layout  table  of gen/plan_layout.lua
 --- @param opts    table  of gen/options.lua
 --- @param reasons table  why the kernels cannot run what would fit, added to
+--- @param trace   table?  of gen/trace.lua
 --- @return table? device, table? cache   (the cache too when everything is resident: what it would be)
-function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
+function M.plan(m, hw, formats, size, arena, layout, opts, reasons, trace)
   local mem = arena
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
                    gemm_rows = opts.gemm_rows or M.GEMM_ROWS,
@@ -218,8 +219,12 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons)
     device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
     mem = { kv_bytes = 0, work_bytes = device.bytes - layout.resident_bytes }
   end
-  local cache, why = plan_cache.NONE, nil
-  if m.n_expert > 0 then cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts) end
+  local cache, why = plan_cache.NONE, device_kinds.not_policy(device, opts)
+  if why then
+    cache = nil
+  elseif m.n_expert > 0 then
+    cache, why = plan_cache.plan(m, hw, layout, mem, device.usable, opts, trace)
+  end
   if not cache then
     reasons[#reasons + 1] = why
     return nil

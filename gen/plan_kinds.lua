@@ -28,6 +28,15 @@ function M.of(m, layout)
   return kinds
 end
 
+--- The layers with experts that a decode step runs.
+function M.layers(layout)
+  local list = {}
+  for i, layer in ipairs(layout.layers) do
+    if layer.expert_stride > 0 and not layer.encoder then list[#list + 1] = i end
+  end
+  return list
+end
+
 --- What a cache of one slot size has to do with: bytes of the largest cacheable expert (0: none), layers with
 --- experts that a decode step runs, those of them that may have a set.
 function M.for_cache(m, layout)

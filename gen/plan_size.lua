@@ -125,7 +125,7 @@ end
 
 -- ram, unless something else was asked for or does not fit.
 local function place(m, hw, formats, layout, opts, size, trace, notes)
-  local kind, asked = opts.tier, plan_tier.asked(opts)
+  local kind, asked = opts.tier, plan_tier.asked(opts, hw.gpu)
   if asked and kind and kind ~= "disk" then
     return nil, ("--set: %s: want tier=disk with it, got tier=%s"):format(asked, kind)
   end

@@ -84,10 +84,10 @@ function M.with_slots(m, hw, layout, opts, n_slot)
   }
 end
 
---- The name of an option that means experts on disk, nil: none was given.
-function M.asked(opts)
+--- The name of an option that means experts on disk, nil: none was given.  Beside a GPU a policy is its cache's.
+function M.asked(opts, gpu)
   for _, name in ipairs { "slots", "experts_ram", "sets", "ways", "policy", "predict", "least", "stride", "io" } do
-    if opts[name] then return name end
+    if opts[name] and not (gpu and name == "policy") then return name end
   end
 end
 

@@ -66,6 +66,14 @@ static inline float ig_expf(float x)
 /* z * sigmoid(z) */
 static inline float ig_silu(float z) { return z / (1.0f + ig_expf(-z)); }
 
+/* x / 127 rounded to nearest where that is a normal number, and below 2^-126 where it is below:
+ * without a division, for x from 0 on.  All floats were tried. */
+static inline float ig_over_127(float x)
+{
+    const float inv = 1.0f / 127.0f, y = x * inv;
+    return fmaf(fmaf(-127.0f, y, x), inv, y);
+}
+
 /* Exact: every f16 is an f32. */
 static inline float ig_fp16_to_f32(uint16_t h)
 {

@@ -124,6 +124,7 @@ enum {
 #define IG_KV_Q8         $kv_q8 /* 1: the KV cache is in Q8_0 */
 #define IG_UNIFIED       $on_unified /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            $on_cache /* 1: the device has a cache of the experts, RAM has them all */
+#define IG_XC_STATIC     $on_static /* 1: it is filled at start and keeps what it has */
 #define IG_NEED_CPU      ${kernels.need_cpu}u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     $mem_bw
 #define IG_PREDICTED_TPS $tps
@@ -140,15 +141,15 @@ enum {
 //@ if tier.disk then
 #define IG_SLOT_BYTES     ${tier.slot_bytes}
 #define IG_POLICY         ${tier.policy_c} /* runtime/cache/policy.h */
-//@   if tier.hot then
-#define IG_POLICY_HOT     ig_xc_hot /* its table */
-//@   end
 #define IG_PREDICTED_HIT  ${tier.hit}
 #define IG_PREDICT_WHY    ${tier.predict_why}
 //@   if tier.predict then
 #define IG_PREDICTOR      ${tier.predict.name} /* runtime/cache/predict.h */
 #define IG_PREDICT_LEAST  ${tier.predict.least} /* chance below which nothing is fetched early */
 //@   end
+//@ end
+//@ if hot then
+#define IG_POLICY_HOT     ig_xc_hot /* the table of policy static */
 //@ end
 
 /* The arena (gen/plan_mem.lua). */

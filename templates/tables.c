@@ -144,13 +144,13 @@ const uint8_t ig_xc_stride[IG_N_LAYER][3] = {
     $row
 //@   end
 };
-//@   if tier.hot then
+//@ end
+//@ if hot then
 const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT] = {
-//@     for _, row in ipairs(tier.hot) do
+//@   for _, row in ipairs(hot) do
     $row
-//@     end
-};
 //@   end
+};
 //@ end
 //@ if tier.predict then
 

@@ -49,6 +49,11 @@ extern const struct ig_region ig_regions[$n_region];
 
 /* The report of `build.lua --explain`, line by line; NULL ends it. */
 extern const char *const ig_plan_text[];
+//@ if hot then
+
+/* How often a trace used each expert (gen/plan_hot.lua): policy static keeps the most used. */
+extern const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT];
+//@ end
 //@ if tier.disk then
 
 /* The cache's geometry, sets of ways (runtime/cache/policy.h), and how far ahead copies start: at first,
@@ -56,10 +61,6 @@ extern const char *const ig_plan_text[];
 extern const uint16_t ig_xc_set_of[IG_N_LAYER];
 extern const uint32_t ig_xc_first[IG_N_SET + 1];
 extern const uint8_t ig_xc_stride[IG_N_LAYER][3];
-//@   if tier.hot then
-/* How often a trace used each expert (gen/plan_hot.lua): policy static keeps the most used. */
-extern const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT];
-//@   end
 //@   if tier.predict then
 
 /* What the predictor has learned (tools/train_predictor.py, gen/history.lua). */

@@ -57,13 +57,27 @@ check_fast() { # name, binary, weights
         "$(awk -v o="$off" 'BEGIN { if (!(o > 0 && o < 0.02)) print "want more than 0 and less than 0.02, got " o }' </dev/null; [ -n "$off" ] || tail -5 "$tmp/out")"
 }
 
+# With 8 threads one of them starts copies and computes nothing.  Few tokens: they wait for each other.
+check_mover() { # name, binary, weights
+    mv "$tmp/ids" "$tmp/all_ids"
+    mv "$tmp/want" "$tmp/all_want"
+    echo "--tokens $(ids 8 "$vocab")" >"$tmp/ids"
+    all_greedy=$greedy greedy=6
+    # shellcheck disable=SC2046
+    cpu "$2" eval -m "$3" $(cat "$tmp/ids") --greedy "$greedy" --dump "$tmp/want" >"$tmp/text" 2>"$tmp/err"
+    compare "$1: 8 threads, --link 50 --behind 1 --ahead 1, 8 tokens and 6 more, on $on" "$2" "$3" -b 1 -t 8 --link 50 --behind 1 --ahead 1
+    greedy=$all_greedy
+    mv "$tmp/all_ids" "$tmp/ids"
+    mv "$tmp/all_want" "$tmp/want"
+}
+
 # Whoever computes a miss, however much is pinned, row by row and in a batch; and there are hits and misses.
 check_cache() { # name, binary, weights
     # An emulated kernel and a thread that waits for it share the cores: fewer cases, one thread in most.
     less=$("$2" info -m "$3" -o json 2>"$tmp/err" | sed -n 's/.*"planned_bytes": *\([0-9]*\).*/\1/p')
-    hows="--vram $((${less:-0} - 1)),--link-bw 20000000,"'--link 100,--link 0,--link 50,,--pin 50,--pin 10,--pin 0' batches="1 $tokens"
-    [ "${FLAVOR:-}" != -emulated ] || hows="--vram $((${less:-0} - 1)) -t 1,"'--link 100 -t 1,--link 0 -t 1,--link-bw 20000000 -t 1,--pin 50 -t 1' batches=1
-    [ -z "$run" ] || hows='--link 100,--link 50' batches=1 # a tool that is slow
+    hows="--vram $((${less:-0} - 1)),--link-bw 20000000,"'--link 100,--link 0,--link 50,,--link 0 --behind 1,--link 100 --ahead 1,--link 50 --behind 1 --ahead 2,--behind 0,--pin 50,--pin 10,--pin 0' batches="1 $tokens"
+    [ "${FLAVOR:-}" != -emulated ] || hows="--vram $((${less:-0} - 1)) -t 1,"'--link 100 -t 1,--link 0 --behind 1 -t 1,--link 50 --behind 1 --ahead 1 -t 1,--link-bw 20000000 -t 1,--pin 50 -t 1' batches=1
+    [ -z "$run" ] || hows='--link 100,--link 50 --behind 1 --ahead 1' batches=1 # a tool that is slow
     while [ -n "$hows" ]; do
         how=${hows%%,*}
         for batch in $batches; do
@@ -84,9 +98,37 @@ check_cache() { # name, binary, weights
             env INGOT_PIN_CHUNK=4096 "$2" info -m "$3"
         run=$RUN_BEFORE
     fi
+    [ "$1" != xc-stream ] || check_mover "$@"
+    if [ "$1" = xc-stream ]; then # its set has more ways than a row has experts
+        says "$1: what the CPU computed is in its slot next time" '^decode: [1-9][0-9]* copied into slots behind the work, [1-9][0-9]* of them used' \
+            "$2" bench -m "$3" -p 0 -n 64 -r 1 --link 0 --behind 1
+        says "$1: what a router guessed is prefetched, and used" '^experts: .* [1-9][0-9]* prefetched \([1-9][0-9]* used' \
+            "$2" bench -m "$3" -p 0 -n 64 -r 1 --link 100 --ahead 1
+    fi
     hit=$("$2" bench -m "$3" -p 0 -n 32 -r 1 --link 100 2>"$tmp/err" | sed -n 's/^decode: \([0-9.]*\) % of the chosen.*/\1/p')
     report "$1: some experts are in their slots, some are not: ${hit:-none} %" \
         "$(awk -v h="${hit:--1}" 'BEGIN { if (!(h > 0 && h < 100)) print "want between 0 and 100 %, got " h }' </dev/null; [ -n "$hit" ] || cat "$tmp/err")"
+}
+
+# Policy static, 6 ways: as many hits as the trace's own table foretells, whatever passed through the slots before.
+check_static() { # name, binary, weights
+    awk -f "$(dirname "$0")/skewed.awk" </dev/null >"$tmp/skewed.csv"
+    want=$(awk -F, -v ways=6 '!/^#/ && $1 != "turn" { n[$4 "," $6]++; chosen[++all] = $4 "," $6 }
+        END { for (l = 0; l < 3; l++)
+                  for (w = 0; w < ways; w++) {
+                      best = -1
+                      for (x = 0; x < 8; x++)
+                          if (!((l "," x) in kept) && (best < 0 || n[l "," x] > n[l "," best])) best = x
+                      kept[l "," best]
+                  }
+              for (i = 1; i <= all; i++) hit += chosen[i] in kept
+              printf "%.2f", 100 * hit / all }' "$tmp/skewed.csv")
+    for p in 0 20; do
+        got=$("$2" bench -m "$3" -p $p -n 32 -r 1 -t 1 --link 100 --route "$tmp/skewed.csv" 2>"$tmp/err" |
+            sed -n 's/^decode: \([0-9.]*\) % of the chosen.*/\1/p')
+        report "$1: after a batch of $p rows, $want % of the chosen experts are in their slots" \
+            "$([ "$got" = "$want" ] || { echo "got: $got %"; cat "$tmp/err"; })"
+    done
 }
 
 # What the program says and does without a device; with one, what it took.
@@ -106,14 +148,18 @@ says() { # what, what has to be found, the command
     code=$?
     report "$what" "$(grep -E "$want" "$tmp/out" >/dev/null || echo "want: $want, exit code $code, got:" "$(tail -5 "$tmp/out")")"
 }
-check_old_driver() { # binary, weights: needs no device
+check_no_driver() { # binary, weights: where no device is
     says 'no driver: info says so' '^    - device: this machine has no CUDA driver; the CPU does the work$' \
         env LD_LIBRARY_PATH=/nonexistent "$1" info -m "$2"
+    check_old_driver "$1" "$2"
+}
+check_old_driver() { # binary, weights: anywhere
     says 'an older driver: info says so' '^    - device: want a driver for CUDA [0-9.]+ or newer, got one for 11.0; the CPU does the work$' \
         env LD_LIBRARY_PATH="$troubles" "$1" info -m "$2"
 }
 check_trouble() { # name, binary, weights: on a device
     shim="env LD_PRELOAD=$troubles/driver.so"
+    check_old_driver "$2" "$3"
     says 'another architecture: info says so' '^    - device: want architecture sm_[0-9]+, got sm_123 \(.*\); the CPU does the work$' \
         $shim DRIVER_ARCH=123 "$2" info -m "$3"
     run="$shim DRIVER_ARCH=123" compare "another architecture: the CPU's bits" "$2" "$3"
@@ -141,7 +187,7 @@ check_trouble() { # name, binary, weights: on a device
 # Steady decode: a graph a token and a wait for its end, no copy and no memory taken.
 check_calls() { # name, binary, weights
     "$2" bench -m "$3" -p 0 -n 16 -r 2 -o json >"$tmp/out" 2>"$tmp/err"
-    got=$(tr -d ' \n' <"$tmp/out" | sed -n 's/.*"device_calls":{\([^}]*\)}.*/\1/p')
+    got=$(tr -d ' \n' <"$tmp/out" | sed -n 's/.*"device_calls":{\([^}]*\),"copies_behind":[^}]*}.*/\1/p')
     report "$1: a decode step asks the device for one graph and one wait, and for no memory" \
         "$([ "$got" = '"graphs":1.0,"kernels":0.0,"copies":0.0,"waits":1.0,"memory_taken":0.0' ] || { echo "got: $got"; tail -5 "$tmp/err"; })"
 }
@@ -168,7 +214,7 @@ for name in "$@"; do
         "$bin" pack "$source" -o "$w" 2>"$tmp/err" || { report "$name: pack" "$(cat "$tmp/err")"; continue; }
     fi
     on=$("$bin" info -m "$w" 2>"$tmp/err" | on)
-    case $name$on in xc-mixtralCPU) check_old_driver "$bin" "$w"; rm -f "$tmp/$name.ingot"; continue ;; esac
+    case $name$on in xc-mixtralCPU) check_no_driver "$bin" "$w"; rm -f "$tmp/$name.ingot"; continue ;; esac
     case $on in
     CPU | '') report "$name: runs on a device" "it runs on the CPU: $(cat "$tmp/err")"; rm -f "$tmp/$name.ingot"; continue ;;
     esac
@@ -190,6 +236,7 @@ for name in "$@"; do
     case $name in
     demo | xc-mixtral) [ "${FLAVOR:-}" = -emulated ] || [ -n "$run" ] || check_trouble "$name" "$bin" "$w" ;;
     esac
+    case $name in xc-static) [ -n "$run" ] || check_static "$name" "$bin" "$w" ;; esac
     case $name in xc-* | demo | latent-q8_0) [ -n "$run" ] || check_calls "$name" "$bin" "$w" ;; esac
     case $name in
     demo)

@@ -33,7 +33,7 @@ done
 [ $# -eq 0 ] || shift
 for name in "$@"; do engine "$name" "$tmp/bench/$name"; done
 cp -r out/test/troubles "$tmp/"
-cp tests/gpu.sh tests/gpu_about.sh "$tmp/"
+cp tests/gpu.sh tests/gpu_about.sh tests/skewed.awk "$tmp/"
 cp tests/gpu_run.sh "$dest/run.sh"
 git rev-parse --short HEAD >"$tmp/commit" 2>/dev/null || echo unknown >"$tmp/commit"
 tar -C "$tmp" --exclude=./log --exclude=./ids --exclude=./want -c . | xz -9 -T1 >"$dest/bundle.tar.xz"

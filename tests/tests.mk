@@ -96,6 +96,19 @@ $(foreach i,neon i8mm,$(foreach e,$(filter $(ENGINES),$(ARM64_$i)),$(eval ARM64_
 HW_neon := hw/ampere-altra.lua
 HW_i8mm := hw/graviton3.lua
 
+# Engines for AMX over tiles in scalar code (TILES=1); dense-bf16 is compared with AVX-512's.
+TILED := $(if $(filter x86_64,$(ARCH)),mixtral-bf16-sharded dense-bf16)
+ENGINES += $(filter dense-bf16,$(TILED))
+TILES_HW := $(T)/amx.lua
+$(TILES_HW): hw/avx512-server.lua
+	@mkdir -p $(@D)
+	@sed 's/isa *= *"avx512"/isa = "amx"/' $< >$@
+.PHONY: tiled
+tiled: $(TILED:%=tiles-engine-%)
+tiles-engine-%: $(BUILT) $(TILES_HW)
+	@$(call engine_of,$(TILES_HW),tiles)
+	+@$(BUILD) TILES=1 ID=test/tiles-$* build >/dev/null
+
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
@@ -108,7 +121,7 @@ GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2
                gpt-oss deepseek-v2 deepseek-v3 switch-transformer,$(if $(call golden_of,$g),$g))
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
-XC          := xc-mixtral xc-stream xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
+XC          := xc-mixtral xc-stream xc-static xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
 GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) fast-bf16 $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := $(T)/unified.lua
@@ -117,9 +130,16 @@ gpu-engine-unified: $(T)/unified.lua
 $(T)/unified.lua: hw/h200.lua
 	@mkdir -p $(@D)
 	@sed 's/^  gpu = {$$/&\n    unified = true,/' $< >$@
+# A trace that prefers other experts in each layer than the first ones.
+gpu-engine-xc-static: $(T)/skewed.csv
+$(T)/skewed.csv: tests/skewed.awk
+	@mkdir -p $(@D)
+	@awk -f $< </dev/null >$@
 ENGINE_mixtral-bf16 := tests/golden/mixtral-bf16-sharded
 ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
 ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
+# Filled at start by a trace, for good; half of the slots have room for a layer that passes.
+ENGINE_xc-static    := tests/golden/mixtral vram_ways=6 policy=static trace=$(T)/skewed.csv
 ENGINE_xc-odd       := tests/fixture/odd.lua quant=q4_0 vram_ways=2
 ENGINE_xc-switch    := tests/fixture/switch.lua quant=q8_0 vram_ways=5
 ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4
@@ -264,6 +284,7 @@ test: setup
 	@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
 	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
 	@$(PARALLEL) SAN=address,undefined $(PACKED)
+	@$(PARALLEL) tiled
 	@$(SUB) arm64
 	@for f in $(FACTS); do $(SUB) ID=test/t-$$f out/test/t-$$f/facts_test || exit 1; done
 	@$(SUB) emulated

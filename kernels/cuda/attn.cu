@@ -103,8 +103,8 @@ _Static_assert(ATTN_HEADS < SPAN_BLOCKS, "a warp a head of q, and one for k");
 _Static_assert(SPAN_BLOCKS <= 32 && ATTN_HEADS * ATTN_SLICE <= ATTN_THREADS - 32,
                "a lane a block; a thread a dimension, and a warp to spare");
 
-/* Registers for two: the next kernel's first blocks are put beside this one's. */
-IG_KERNEL(ig_attn, ATTN_THREADS, 2)
+/* A decode step's block has the registers for itself, and so half of a head's K under way before it waits. */
+IG_KERNEL(ig_attn, ATTN_THREADS, K_DEPTH > 2 ? 1 : 2)
 {
     IG_SHARED_SPARE(kv_elem, vs); /* [SPAN][ATTN_SLICE] */
     IG_SHARED float qs[HEAD_DIM][ATTN_HEADS], ps[ATTN_HEADS][SPAN];
@@ -143,6 +143,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
     const int fresh = !KV_STORED && w.span == w.last_span;
     take_row(&a, &w, pairs, qs, kn, vs, fresh);
     __syncthreads();
+    stamp_mark(0);
 #if KV_Q8
     IG_SHARED struct ig_xq qx[ATTN_HEADS][HEAD_BLOCKS];
     for (int i = block; i < ATTN_HEADS * HEAD_BLOCKS; i += SPAN_BLOCKS)
@@ -178,12 +179,14 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
         }
     }
     __syncthreads();
+    stamp_mark(1);
     if (active) exponentials(&f, ps, s, lo_block, block, lo, hi);
 #if KV_Q8
     if (active) v_most(f.v_most[block], keys + KV_PART + w.d0 / QB * V_BLOCK, lo, hi);
 #endif
     ig_fetched();
     __syncthreads();
+    stamp_mark(2);
 
     /* One warp sums V, another l. */
     const int alone = w.first_span == w.last_span, t = (int)threadIdx.x;
@@ -215,6 +218,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, 2)
 #endif
     }
     __syncthreads();
+    stamp_mark(3);
     if (sums && alone) put_output(&a, &w, h, d, finished(&a, w.head + h, f.m[h], f.l[h], o));
     if (sums && !alone) part_at(&a, &w, h, w.span)[2 + d] = o;
     if (alone || !last_here(&a, &w)) return;

@@ -66,22 +66,28 @@ IG_FN void fetch_v(const struct ig_args *a, const struct work *w, kv_elem *vs, i
 IG_FN void score(float (*s)[2], kv_pair (*k)[K_BUNCH], const kv_elem *base,
                  float (*qs)[ATTN_HEADS], const kv_pair *kn, int fresh, int own)
 {
+    enum { DEEP = K_DEPTH * K_BUNCH };
     UNROLL for (int h = 0; h < ATTN_HEADS; h++) s[h][0] = s[h][1] = 0.0f;
-    UNROLL for (int d0 = 0; d0 < HEAD_DIM; d0 += K_BUNCH)
+    UNROLL_BY(1) for (int from = 0; from < HEAD_DIM; from += DEEP) /* short code is sooner there */
     {
-        kv_pair *const now = k[d0 / K_BUNCH % K_DEPTH];
-        if (fresh) {
-            UNROLL for (int u = 0; u < K_BUNCH; u++) now[u] = k_replace(now[u], kn[d0 + u], own);
-        }
-        UNROLL for (int u = 0; u < K_BUNCH; u++)
+        UNROLL for (int i = 0; i < K_DEPTH; i++)
         {
-            UNROLL for (int h = 0; h < ATTN_HEADS; h++)
-            {
-                UNROLL for (int i = 0; i < 2; i++)
-                    s[h][i] = fmaf(qs[d0 + u][h], k_float(now[u], i), s[h][i]);
+            const int d0 = from + i * K_BUNCH;
+            if (HEAD_DIM % DEEP != 0 && d0 >= HEAD_DIM) break;
+            kv_pair *const now = k[i];
+            if (fresh) {
+                UNROLL for (int u = 0; u < K_BUNCH; u++) now[u] = k_replace(now[u], kn[d0 + u], own);
             }
+            UNROLL for (int u = 0; u < K_BUNCH; u++)
+            {
+                UNROLL for (int h = 0; h < ATTN_HEADS; h++)
+                {
+                    UNROLL for (int j = 0; j < 2; j++)
+                        s[h][j] = fmaf(qs[d0 + u][h], k_float(now[u], j), s[h][j]);
+                }
+            }
+            if (d0 + DEEP < HEAD_DIM) load_bunch(now, base, d0 + DEEP);
         }
-        if (d0 + K_DEPTH * K_BUNCH < HEAD_DIM) load_bunch(now, base, d0 + K_DEPTH * K_BUNCH);
     }
 }
 
@@ -238,11 +244,11 @@ IG_FN float sum_v(const struct fold *f, const float *ps, const kv_elem *v, int h
         if (lo == 0 && hi == KB) {
             UNROLL for (j = 0; j < KB; j++) o = fmaf(p[j], kv_float(vb[j * ATTN_SLICE]), o);
         }
-        for (; j + 8 <= hi; j += 8) {
+        UNROLL_BY(1) for (; j + 8 <= hi; j += 8) {
             UNROLL for (int u = 0; u < 8; u++)
                 o = fmaf(p[j + u], kv_float(vb[(j + u) * ATTN_SLICE]), o);
         }
-        for (; j < hi; j++) o = fmaf(p[j], kv_float(vb[j * ATTN_SLICE]), o);
+        UNROLL_BY(1) for (; j < hi; j++) o = fmaf(p[j], kv_float(vb[j * ATTN_SLICE]), o);
     }
     return o;
 }

@@ -7,11 +7,8 @@
 #include "mma.h"
 #include "mma_bf16.h"
 
-enum {
-    GEMM_HIDDEN = 16 * GEMM_HIGH,               /* values of a block: a panel of gate and of up a warp */
-    HIDDEN_BLOCKS = GEMM_HIDDEN / QB
-};
-_Static_assert(GEMM_MT == 2 && GEMM_HIDDEN % QB == 0, "gate and up are a warp's two panels");
+enum { HIDDEN_BLOCKS = GEMM_HIDDEN / QB, HIDDEN_PANELS = GEMM_MT / GEMM_OF_HIDDEN /* of a warp */ };
+_Static_assert(GEMM_MT == 2 && GEMM_HIDDEN % QB == 0, "gate and up, or two of gate, are a warp's two panels");
 #define IS_FAST(f)  (GEMM_FAST && (f) == IG_BF16)
 #define HAS_GEMM(f) (IS_BLOCK(f) || IS_FAST(f))
 
@@ -160,22 +157,31 @@ IG_FN void gemm_gate_up_body(const struct ig_args *a, int fmt, const struct item
 {
     if (!HAS_GEMM(fmt)) return;
     const struct ig_dmat *gate = a->in ? &a->dense_gate : &a->gate,
-                         *up = ACT_RELU ? gate : a->in ? &a->dense_up : &a->up;
+                         *up = a->in ? &a->dense_up : &a->up;
     const size_t expert = a->in ? 0 : (size_t)it->expert * a->expert_stride;
     const int ff = a->in ? a->aside : N_FF, panels = DIV_UP(ff, PR), blocks = DIV_UP(ff, QB);
-    const int p = (int)blockIdx.x * GEMM_HIGH + warp_high(), at = p < panels ? p : panels - 1;
-    const struct gemm g = { { gate->p + expert + (size_t)at * gate->stride, up->p + expert + (size_t)at * up->stride },
-                            N_EMBD / QB, it->rows, a->xq, a->xn, row };
+    const int warp = warp_high() * HIDDEN_PANELS, first = (int)blockIdx.x * (GEMM_HIDDEN / PR) + warp;
+    struct gemm g = { { NULL, NULL }, N_EMBD / QB, it->rows, a->xq, a->xn, row };
+    UNROLL for (int m = 0; m < GEMM_MT; m++)
+    {
+        const struct ig_dmat *of = m < HIDDEN_PANELS ? gate : up;
+        const int p = first + m % HIDDEN_PANELS;
+        g.panel[m] = of->p + expert + (size_t)(p < panels ? p : panels - 1) * of->stride;
+    }
     gemm_tile y;
     any_sum(y, fmt, &g, mem);
-    UNROLL for (int n = 0; n < GEMM_NT; n++)
+    UNROLL for (int m = 0; m < HIDDEN_PANELS; m++)
     {
-        UNROLL for (int i = 0; i < 4; i++)
+        UNROLL for (int n = 0; n < GEMM_NT; n++)
         {
-            const int token = (warp_wide() * GEMM_NT + n) * 8 + mma_token(i), r = p * PR + mma_row(i);
-            if (token < it->rows && p < panels)
-                mem->u.hidden[token][warp_high() * PR + mma_row(i)] =
-                    activated(with_bias(gate, expert, 0, r, y[0][n][i]), with_bias(up, expert, 0, r, y[1][n][i]));
+            UNROLL for (int i = 0; i < 4; i++)
+            {
+                const int token = (warp_wide() * GEMM_NT + n) * 8 + mma_token(i), r = (first + m) * PR + mma_row(i);
+                const float second = ACT_RELU ? 0.0f : with_bias(up, expert, 0, r, y[GEMM_MT - 1][n][i]);
+                if (token < it->rows && first + m < panels)
+                    mem->u.hidden[token][(warp + m) * PR + mma_row(i)] =
+                        activated(with_bias(gate, expert, 0, r, y[m][n][i]), second);
+            }
         }
     }
     __syncthreads();

@@ -33,8 +33,11 @@ struct panel {
 IG_FN int panel_steps(int fmt, int cols) { return IS_BLOCK(fmt) ? DIV_UP(cols / QB, 8) : DIV_UP(cols, 32); }
 IG_FN int panel_unroll(int fmt, int cols, int words)
 {
-    const int each = IS_BLOCK(fmt) ? block_words(fmt) : fmt == IG_F32 ? 4 : 2;
-    return LEAST(panel_steps(fmt, cols), LEAST(words / each, (int)MOST_STEPS));
+    const int each = IS_BLOCK(fmt) ? block_words(fmt) : fmt == IG_F32 ? 4 : 2, steps = panel_steps(fmt, cols);
+    const int most = LEAST(steps, LEAST(words / each, (int)MOST_STEPS));
+    UNROLL for (int less = 0; less < MOST_STEPS / 2; less++) /* whole bunches, if they can be more than half as long */
+        if (2 * less < most && steps % (most - less) == 0) return most - less;
+    return most;
 }
 
 /* Row of the panel whose sum a lane holds in acc[.][0]. */
@@ -51,22 +54,35 @@ IG_FN int panel_part(const struct panel *m)
     return IS_BLOCK(m->fmt) ? t >> 4 : t >> 3;
 }
 
+/* 1, a constant: bunches of steps end where the columns end, so that nobody has to look. */
+IG_FN int in_steps(const struct panel *m)
+{
+    return m->cols % (IS_BLOCK(m->fmt) ? 8 * QB : 32) == 0 && panel_steps(m->fmt, m->cols) % m->unroll == 0;
+}
+
+/* A step's loads are a fixed way from the first step's: one address for all, where nobody has to look. */
 IG_FN void load_block(struct bunch *b, int i, const struct panel *m, int step)
 {
-    const int at = step * 8 + panel_part(m), block = at < m->cols / QB ? at : 0;
-    const int each = f_cols(m->fmt) / QB; /* blocks of a tile */
-    block_load(&b->b[i], m->fmt, m->p + (size_t)(block / each) * (size_t)f_tile(m->fmt), block % each,
-               panel_row(m));
+    const int each = f_cols(m->fmt) / QB, part = panel_part(m); /* blocks of a tile */
+    const int at = step * 8 + part, block = at < m->cols / QB ? at : 0;
+    const size_t tile = (size_t)f_tile(m->fmt);
+    if (in_steps(m))
+        block_load(&b->b[i], m->fmt, m->p + (size_t)(part / each) * tile + (size_t)step * (size_t)(8 / each) * tile,
+                   part % each, panel_row(m));
+    else
+        block_load(&b->b[i], m->fmt, m->p + (size_t)(block / each) * tile, block % each, panel_row(m));
 }
 
 IG_FN void load_float(struct bunch *b, int i, const struct panel *m, int step)
 {
     const int pair = step * 16 + panel_part(m), row = panel_row(m);
     const int at = 2 * pair < m->cols ? pair : 0;
+    const unsigned wide = m->fmt == IG_F32 ? 2 * PR * 4 : PR * 4; /* bytes of a pair */
+    const unsigned char *const t =
+        (in_steps(m) ? m->p + (size_t)panel_part(m) * wide + (size_t)step * 16 * wide : m->p + (size_t)at * wide) + row * 4;
     ig_u4 *q = &b->b[i].q[0];
     if (m->fmt == IG_F32) {
-        const unsigned char *t = m->p + ((size_t)at * 2 * PR + (size_t)row) * 4;
-        const int next = 2 * at + 1 < m->cols ? PR * 4 : 0; /* an odd matrix has no last column */
+        const int next = in_steps(m) || 2 * at + 1 < m->cols ? PR * 4 : 0; /* an odd matrix has no last column */
         if (m->half < 0) {
             ig_load8(&q->x, &q->y, t);
             ig_load8(&q->z, &q->w, t + next);
@@ -75,7 +91,6 @@ IG_FN void load_float(struct bunch *b, int i, const struct panel *m, int step)
             q->z = ig_load4(t + next);
         }
     } else {
-        const unsigned char *t = m->p + ((size_t)at * PR + (size_t)row) * 4;
         if (m->half < 0)
             ig_load8(&q->x, &q->y, t);
         else
@@ -109,8 +124,8 @@ IG_FN void use_float(float *acc, const ig_u4 *q, const struct panel *m, const fl
     UNROLL for (int i = 0; i < 2; i++)
     {
         if (i == 1 && m->half >= 0) break;
-        if (2 * pair < m->cols) acc[i] = fmaf(weight_of(q, m->fmt, i, 0), x[2 * pair], acc[i]);
-        if (2 * pair + 1 < m->cols)
+        if (in_steps(m) || 2 * pair < m->cols) acc[i] = fmaf(weight_of(q, m->fmt, i, 0), x[2 * pair], acc[i]);
+        if (in_steps(m) || 2 * pair + 1 < m->cols)
             acc[i] = fmaf(weight_of(q, m->fmt, i, 1), x[2 * pair + 1], acc[i]);
     }
 }
@@ -123,7 +138,7 @@ IG_FN void panel_use(float (*acc)[2], const struct bunch *b, const struct panel 
     {
         if (i >= m->unroll) break;
         if (IS_BLOCK(m->fmt)) {
-            const int tile = (step + i) * 8 + panel_part(m), in = tile < m->cols / QB;
+            const int tile = (step + i) * 8 + panel_part(m), in = in_steps(m) || tile < m->cols / QB;
             UNROLL for (int t = 0; t < ROWS; t++)
             {
                 if (t >= rows) break;
@@ -177,6 +192,7 @@ IG_FN void panel_product(panel_parts *parts, struct bunch *b, const struct panel
     panel_sum(acc, b, m, x, rows);
     panel_put(parts, acc, m, rows);
     __syncthreads();
+    stamp_mark(3);
 }
 
 /* Row r's result, once all parts are there. */

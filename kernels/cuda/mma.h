@@ -32,7 +32,9 @@ enum {
     GEMM_STAGES = 2,                              /* used, arriving */
     GEMM_BLOCKS = 2,                              /* on a multiprocessor */
     GEMM_OVERLAP = 2,                             /* groups of rows whose products overlap */
-    GEMM_RESULTS = GEMM_MT * GEMM_NT * 4          /* of a lane */
+    GEMM_RESULTS = GEMM_MT * GEMM_NT * 4,         /* of a lane */
+    GEMM_OF_HIDDEN = ACT_RELU ? 1 : 2,            /* panels that make 16 hidden values: gate and up */
+    GEMM_HIDDEN = 16 * IG_GEMM_PANELS / GEMM_OF_HIDDEN /* values of a block */
 };
 _Static_assert(GEMM_THREADS == 32 * GEMM_WIDE * GEMM_HIGH, "a warp a part of the tile");
 
@@ -45,7 +47,7 @@ struct stage {
 struct gemm_memory {
     union {
         struct stage stage[GEMM_STAGES];
-        float hidden[GEMM_TOKENS][16 * GEMM_HIGH + 1]; /* gate and up's results, when all is multiplied */
+        float hidden[GEMM_TOKENS][GEMM_HIDDEN + 1]; /* gate and up's results, when all is multiplied */
     } u;
     ig_f4 kept[2][GEMM_RESULTS / 4][GEMM_THREADS];
 };

@@ -5,7 +5,9 @@
  * All come to the same answer.  An expert that is missing comes over the link into a slot, filled by
  * the blocks that are the first to read it, or the CPU computes it.  Of the misses that the link can
  * reach, split[m] of m take it, and with split[0] at least as many as the set has empty ways; those
- * used most first: they will be wanted again.
+ * used most first: they will be wanted again.  Of the others, which the CPU computes, some come into a slot
+ * behind the work (struct ig_ask's limit): from now on the way belongs to nobody, and to the expert once
+ * its fill has arrived.  At least as many ways as a row has experts are never being filled.
  */
 #ifndef IG_PLACE_H
 #define IG_PLACE_H
@@ -16,19 +18,29 @@
 enum {
     REACH_PAGE = 4096,
     EMPTY_WAY = 1 << 16, /* beside a victim's number: it holds no expert */
+    NO_WAY = -2,         /* in its place: there are no more */
+    COMING = 1 << 16,    /* beside an expert's way: its fill brings it there, or has */
+    UNUSED = 1 << 17,    /* a fill brought it and it was not used yet */
+    BY_AHEAD = 1 << 18,  /* the fill is a prefetch */
+    JUST_WAY = COMING - 1,
     VICTIMS = 2 * N_EXPERT_USED, /* as many as a row can use, and as many that it may hit */
+    VICTIM_WORDS = VICTIMS + 1,
     SET_EXPERTS = CACHED ? N_EXPERT : 1
 };
 
 /* In shared memory: a row's experts, rank by rank, and what its layer's set holds. */
 struct chosen {
     struct routing r;
-    int way[SET_EXPERTS]; /* of an expert, -1: it is missing */
+    int way[SET_EXPERTS]; /* of an expert, -1: it is missing; -2 - way: it is on its way there */
     float use[SET_EXPERTS];
     int victim[VICTIMS];  /* ways to give up, the least used first */
-    int split[N_EXPERT_USED + 2];
-    int at[N_EXPERT_USED];   /* a rank's way, -1: the CPU computes it */
-    int fill[N_EXPERT_USED]; /* 1: the way is to be filled first */
+    int filling, seen[2 * IG_N_FILL]; /* ways that are being filled; fills that have arrived, and begun */
+    int split[N_EXPERT_USED + IG_SPLIT_MORE];
+    int at[N_EXPERT_USED];     /* a rank's way, below 0: the CPU computes it */
+    int fill[N_EXPERT_USED];   /* 1: the way is to be filled first */
+    int behind[N_EXPERT_USED]; /* of the CPU's: the way that is filled behind the work, -1: none */
+    int wait[N_EXPERT_USED];   /* 1: the way is nearly filled, by the fill `number` that `by` counts */
+    int number[N_EXPERT_USED], by[N_EXPERT_USED];
 };
 #endif
 
@@ -39,6 +51,7 @@ struct spot {
     size_t expert;
     int64_t shift;
     unsigned wait; /* ns until a slowed link has delivered it; 0: none */
+    int late;      /* 1: it is there only when ig_gate_up has ended */
 };
 
 /* The address in host memory for one in a slot. */
@@ -69,38 +82,86 @@ IG_FN int table_of(const struct ig_args *a, int next)
     return (ig_load_fresh((const int *)a->xc.step) + next) & 1;
 }
 
+/* Which numbers a table's word means. */
+IG_FN int filled_by(int word) { return word & BY_AHEAD ? IG_AHEAD : IG_BEHIND; }
+
+/* What a table says of an expert's way, when so many fills have arrived -> as in struct chosen. */
+IG_FN int way_now(int word, int fill, int behind, int ahead)
+{
+    if (word < 0) return -1;
+    return word & COMING && (word & BY_AHEAD ? ahead : behind) - fill < 0 ? -2 - (word & JUST_WAY) : word & JUST_WAY;
+}
+
+/* Victims as in struct chosen, and how many ways are being filled. */
+IG_FN void load_victims(struct chosen *c, const int32_t *victim, int ways)
+{
+    const int t = (int)threadIdx.x;
+    if (t >= VICTIM_WORDS) return;
+    const int way = ig_load_fresh(victim + t);
+    if (t == VICTIMS) c->filling = way > 0 ? way : 0;
+    else c->victim[t] = way != -1 ? way : t < ways ? t | EMPTY_WAY : NO_WAY;
+}
+
 /* What the set holds; known before ig_after_previous.  A victim of -1 is that of an empty set, whose
  * order is that of the ways. */
 IG_FN void load_set(const struct ig_args *a, struct chosen *c, int threads)
 {
     const int t = (int)threadIdx.x, from = table_of(a, 0);
+    const int behind = ig_load_fresh(a->xc.seen + IG_BEHIND), ahead = ig_load_fresh(a->xc.seen + IG_AHEAD);
     for (int e = t; e < N_EXPERT; e += threads) {
-        c->way[e] = ig_load_fresh(a->xc.way + from * N_EXPERT + e);
+        c->way[e] = way_now(ig_load_fresh(a->xc.way + from * N_EXPERT + e),
+                            ig_load_fresh(a->xc.fill + from * N_EXPERT + e), behind, ahead);
         c->use[e] = ig_load_float(a->xc.use + from * N_EXPERT + e);
     }
-    if (t < VICTIMS) {
-        const int way = ig_load_fresh(a->xc.victim + from * VICTIMS + t);
-        c->victim[t] = way >= 0 ? way : t < a->xc.ways ? t | EMPTY_WAY : t;
-    }
-    if (t <= N_EXPERT_USED + 1) c->split[t] = ig_load_fresh(a->xc.split + t);
+    load_victims(c, a->xc.victim + from * VICTIM_WORDS, a->xc.ways);
+    if (t < N_EXPERT_USED + IG_SPLIT_MORE) c->split[t] = ig_load_fresh(a->xc.split + t);
+    if (t < 2 * IG_N_FILL) c->seen[t] = ig_load_fresh(a->xc.seen + t);
 }
 
-/* Of the experts' bytes so many pages are mapped in this step (pinning goes on beside it). */
-IG_FN int reachable(const struct ig_args *a, const struct chosen *c, int expert)
+/* Of the experts' bytes so many pages are mapped in this step (pinning goes on beside it).  `before`: of the
+ * expert's layer. */
+IG_FN int reachable(const struct ig_args *a, const struct chosen *c, uint64_t before, int expert)
 {
-    const uint64_t to = a->xc.before + (uint64_t)(expert + 1) * a->expert_stride;
-    return to <= (uint64_t)(unsigned)c->split[N_EXPERT_USED + 1] * REACH_PAGE;
+    const uint64_t to = before + (uint64_t)(expert + 1) * a->expert_stride;
+    return to <= (uint64_t)(unsigned)c->split[N_EXPERT_USED + IG_SPLIT_PAGES] * REACH_PAGE;
+}
+
+/* Fills that have been asked for and have not arrived, of all layers. */
+IG_FN int under_way(const struct chosen *c)
+{
+    int n = 0;
+    for (int i = 0; i < IG_N_FILL; i++) n += c->seen[IG_N_FILL + i] - c->seen[i];
+    return n;
 }
 
 /* The i-th way to give up that this row does not need. */
 IG_FN int take_victim(const struct chosen *c, int i)
 {
     for (int j = 0; j < VICTIMS; j++) {
-        int hit = 0;
+        int hit = c->victim[j] == NO_WAY;
         for (int k = 0; k < N_EXPERT_USED; k++) hit |= c->way[c->r.id[k]] == c->victim[j];
         if (!hit && i-- == 0) return c->victim[j] & ~EMPTY_WAY;
     }
-    return 0; /* a set has at least as many ways as a row has experts */
+    return 0; /* a set has at least as many ways that are not being filled as a row has experts */
+}
+
+/* So many fills may begin behind this layer's work. */
+IG_FN int fills_left(const struct ig_args *a, const struct chosen *c)
+{
+    const int most = c->split[N_EXPERT_USED + IG_SPLIT_BEHIND] - under_way(c);
+    return LEAST(most, a->xc.ways - N_EXPERT_USED - c->filling);
+}
+
+/* An expert on its way that is the next to arrive is waited for, unless the link is slow. */
+IG_FN void wait_or_not(const struct ig_args *a, struct chosen *c, int k)
+{
+    const int e = c->r.id[k], from = table_of(a, 0);
+    c->wait[k] = 0;
+    if (c->way[e] >= -1 || !c->split[N_EXPERT_USED + IG_SPLIT_WAIT]) return;
+    c->by[k] = filled_by(ig_load_fresh(a->xc.way + from * N_EXPERT + e));
+    c->number[k] = ig_load_fresh(a->xc.fill + from * N_EXPERT + e);
+    const int before = c->number[k] - c->seen[c->by[k]] - 1, other = 1 - c->by[k];
+    c->wait[k] = before + c->seen[IG_N_FILL + other] - c->seen[other] == 0;
 }
 
 /* Hit, link or CPU for each rank, once ids are there; ends in a barrier. */
@@ -108,18 +169,20 @@ IG_FN void place(const struct ig_args *a, struct chosen *c)
 {
     const int k = (int)threadIdx.x;
     if (k < N_EXPERT_USED) {
-        const int e = c->r.id[k], way = c->way[e], can = way < 0 && reachable(a, c, e);
+        const int e = c->r.id[k], way = c->way[e], can = way == -1 && reachable(a, c, a->xc.before, e);
         int all = 0, before = 0, empty = 0; /* reachable misses; those that come before this one */
         for (int j = 0; j < N_EXPERT_USED && can; j++) {
             const int other = c->r.id[j];
-            if (c->way[other] >= 0 || !reachable(a, c, other)) continue;
+            if (c->way[other] != -1 || !reachable(a, c, a->xc.before, other)) continue;
             all++;
             before += c->use[other] > c->use[e] || (c->use[other] == c->use[e] && j < k);
         }
         for (int j = 0; j < VICTIMS && can && c->split[0]; j++) empty += (c->victim[j] & EMPTY_WAY) != 0;
-        const int link = can && (before < c->split[all] || before < empty);
+        const int over = c->split[all] > empty ? c->split[all] : empty, link = can && before < over;
         c->fill[k] = link;
-        c->at[k] = link ? take_victim(c, before) : way;
+        wait_or_not(a, c, k);
+        c->at[k] = link ? take_victim(c, before) : c->wait[k] ? -2 - way : way;
+        c->behind[k] = can && !link && before - over < fills_left(a, c) ? take_victim(c, before) : -1;
     }
     __syncthreads();
 }
@@ -127,7 +190,7 @@ IG_FN void place(const struct ig_args *a, struct chosen *c)
 /* Rank k after place(). */
 IG_FN struct spot spot_of(const struct ig_args *a, const struct chosen *c, int k)
 {
-    struct spot s = { k, 0, 0, 0 };
+    struct spot s = { k, 0, 0, 0, 0 };
     const uint64_t from = (uint64_t)c->r.id[k] * a->expert_stride;
     if (!CACHED) {
         s.expert = (size_t)from;
@@ -135,6 +198,7 @@ IG_FN struct spot spot_of(const struct ig_args *a, const struct chosen *c, int k
     }
     if (c->at[k] < 0) s.rank = -1;
     else s.expert = (size_t)(a->xc.set + (uint64_t)c->at[k] * a->xc.slot_bytes);
+    s.late = c->fill[k] || c->wait[k];
     if (c->fill[k]) {
         s.shift = (int64_t)((uintptr_t)a->xc.host + from - ((uintptr_t)a->xc.slots + s.expert));
         for (int i = 0; i <= k; i++) s.wait += c->fill[i] ? a->xc.link_ns : 0; /* one after the other */
@@ -142,10 +206,10 @@ IG_FN struct spot spot_of(const struct ig_args *a, const struct chosen *c, int k
     return s;
 }
 
-/* Ids, with `weights` weights, and places of a row's experts: the router's kernel has ended. */
-IG_FN void choose_places(const struct ig_args *a, struct chosen *c, int threads, int weights, int force)
+/* Ids of the first `ranks`, with `weights` what weigh() needs, and places of a row's experts: the router's kernel has ended. */
+IG_FN void choose_places(const struct ig_args *a, struct chosen *c, int threads, int ranks, int weights, int force)
 {
-    route(a, &c->r, 0, threads, weights, force);
+    route(a, &c->r, 0, threads, ranks, weights, force);
     if (CACHED) place(a, c);
 }
 

@@ -143,6 +143,7 @@ IG_FN unsigned ig_to_bf16(float lo, float hi)
 /* Bit i: what lane i of the warp says. */
 IG_FN unsigned ig_ballot(int v) { return __ballot_sync(~0u, v); }
 IG_FN int ig_count(unsigned bits) { return __popc(bits); }
+IG_FN unsigned ig_warp_max(unsigned v) { return __reduce_max_sync(~0u, v); }
 
 IG_FN float ig_half(unsigned h)
 {
@@ -161,6 +162,15 @@ IG_FN unsigned short ig_to_half(float f)
 
 IG_FN float ig_bits(unsigned u) { return __uint_as_float(u); }
 
+/* 1 / x rounded to nearest, for normal x whose inverse is normal: what the compiler makes of the division
+ * there, less the branch for the others. */
+IG_FN float ig_inverse(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return fmaf(y, fmaf(-x, y, 1.0f), y);
+}
+
 /* Past L1: what other blocks, or a kernel that may still run, wrote. */
 IG_FN float ig_load_float(const float *p) { return __ldcg(p); }
 IG_FN int ig_load_fresh(const int *p) { return __ldcg(p); }
@@ -172,6 +182,33 @@ IG_FN float ig_load_host(const float *p)
     float v;
     asm volatile("ld.relaxed.sys.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
     return v;
+}
+IG_FN int ig_load_host_int(const int *p)
+{
+    int v;
+    asm volatile("ld.relaxed.sys.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+/* 16 bytes of it, once something it was written before has been seen. */
+IG_FN ig_u4 ig_load16_host(const void *p)
+{
+    ig_u4 v;
+    asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+/* A word in device memory that a copy writes after what it tells of. */
+IG_FN int ig_load_arrived(const int *p)
+{
+    int v;
+    asm volatile("ld.acquire.sys.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+IG_FN void ig_await_arrived(const int *p, int number)
+{
+    while (ig_load_arrived(p) - number < 0) __nanosleep(100);
 }
 IG_FN void ig_await_host(const unsigned *done, unsigned step)
 {
@@ -233,6 +270,7 @@ IG_FN void ig_fetch_mark(void) { asm volatile("cp.async.commit_group;" ::: "memo
 IG_FN int ig_swap_int(int v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
 IG_FN float ig_swap(float v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
 
+#include "stamp.h"
 /* Everything before this kernel in the stream is done and visible; the next kernel may be put
  * in place.  In that order a kernel's first instructions can count on everything but the
  * kernel just before it.  Letting the next one start before the wait was slower everywhere
@@ -243,6 +281,7 @@ IG_FN void ig_after_previous(void)
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
+    stamp_waited();
 }
 
 #endif

@@ -13,6 +13,7 @@
 enum {
     LOGITS = UP_TO(N_EXPERT, 16),
     CHOICE_APART = ROUTE_SIGMOID || N_ROUTE_GROUP > 1, /* what decides is not the scores */
+    CHOSEN_ALONE = ROUTE_NORM && !CHOICE_APART && !ROUTE_SPARSEMIXER, /* weights need no other expert's score */
     GROUP_EACH = N_EXPERT / N_ROUTE_GROUP
 };
 
@@ -56,10 +57,6 @@ IG_FN void limit_groups(struct routing *r)
 /* A row's scores and, where they differ, what decides the choice; nothing behind them can be chosen. */
 IG_FN void load_scores(const struct ig_args *a, struct routing *r, const float *rl, int threads)
 {
-    if ((int)threadIdx.x < N_EXPERT_USED) { /* not-a-number has no rank */
-        r->id[threadIdx.x] = 0;
-        r->weight[threadIdx.x] = ig_bits(0x7fc00000u);
-    }
     for (int i = (int)threadIdx.x; i < LOGITS; i += threads) {
         const float x = i < N_EXPERT ? ig_load_float(rl + i) : -INFINITY;
         if (!ROUTE_SIGMOID) {
@@ -75,30 +72,43 @@ IG_FN void load_scores(const struct ig_args *a, struct routing *r, const float *
     if (N_ROUTE_GROUP > 1) limit_groups(r);
 }
 
-/* ids and scores of the chosen, in order.  Four threads an expert. */
-IG_FN void choose(struct routing *r, int threads)
+/* Orders as the values do; 0: not-a-number, which has no rank. */
+IG_FN unsigned rank_key(float x)
 {
-    const float *by = CHOICE_APART ? r->choice : r->score;
-    const int part = (int)threadIdx.x & 3;
-    for (int e = (int)threadIdx.x / 4; e < UP_TO(N_EXPERT, 8); e += threads / 4) {
-        const float mine = by[e];
-        int before = 0;
-        UNROLL for (int j = 4 * part; j < LOGITS; j += 16)
+    const unsigned u = ig_f32_bits(x + 0.0f); /* zeros are alike */
+    return x != x ? 0 : u >> 31 ? ~u : u | 0x80000000u;
+}
+
+IG_FN float of_rank_key(unsigned key) { return ig_bits(key >> 31 ? key & 0x7fffffffu : ~key); }
+
+/* The experts of ranks below `ranks`, by what is larger first and the lower id: one warp, a lane has neighbours
+ * in its registers.  `fresh`: `by` is in memory, where another kernel left the logits. */
+IG_FN void choose(struct routing *r, const float *by, int ranks, int fresh)
+{
+    enum { EACH = DIV_UP(N_EXPERT, 32) };
+    const int lane = (int)threadIdx.x & 31;
+    unsigned key[EACH];
+    UNROLL for (int i = 0; i < EACH; i++)
+    {
+        const int e = lane * EACH + i;
+        key[i] = e >= N_EXPERT ? 0 : rank_key(fresh ? ig_load_float(by + e) : by[e]);
+    }
+    UNROLL_BY(1) for (int rank = 0; rank < ranks; rank++)
+    {
+        unsigned mine = 0;
+        int at = 0;
+        UNROLL for (int i = 0; i < EACH; i++)
         {
-            const ig_f4 l = *(const ig_f4 *)(const void *)(by + j);
-            before += l.x > mine || (l.x == mine && j < e);
-            before += l.y > mine || (l.y == mine && j + 1 < e);
-            before += l.z > mine || (l.z == mine && j + 2 < e);
-            before += l.w > mine || (l.w == mine && j + 3 < e);
+            at = key[i] > mine ? i : at;
+            mine = larger(mine, key[i]);
         }
-        before += ig_swap_int(before, 1);
-        before += ig_swap_int(before, 2);
-        if (part == 0 && e < N_EXPERT && before < N_EXPERT_USED) {
-            r->id[before] = e;
-            r->weight[before] = r->score[e];
+        const unsigned most = ig_warp_max(mine), who = ig_ballot(mine == most);
+        if (mine == most && most > 0 && !(who & ((1u << lane) - 1))) {
+            r->id[rank] = lane * EACH + at;
+            r->weight[rank] = fresh ? of_rank_key(most) : r->score[lane * EACH + at];
+            UNROLL for (int i = 0; i < EACH; i++) key[i] = i == at ? 0 : key[i];
         }
     }
-    __syncthreads();
 }
 
 /* The chosen experts' softmax: over themselves, or over all experts; rank 0 is the largest. */
@@ -173,15 +183,28 @@ IG_FN void forced(const struct ig_args *a, struct routing *r, int row)
     __syncthreads();
 }
 
-/* All of it for one row; ends in a barrier.  `weights` 0: only the ids are wanted.  `force`: what
- * a->force says, which a kernel can know before it waits. */
-IG_FN void route(const struct ig_args *a, struct routing *r, int row, int threads, int weights, int force)
+/* Of one row the experts of ranks below `ranks`, with `weights` what weigh() needs; ends in a barrier.  `force`: what
+ * a->force says, which a kernel can know before it waits; then there is nothing to weigh. */
+IG_FN void route(const struct ig_args *a, struct routing *r, int row, int threads, int ranks, int weights, int force)
 {
-    load_scores(a, r, a->rl + (size_t)row * RL_STRIDE, threads);
-    choose(r, threads);
-    if (weights && threadIdx.x < 32) weigh(r);
+    const float *const rl = a->rl + (size_t)row * RL_STRIDE;
+    const int t = (int)threadIdx.x, direct = !CHOICE_APART && (!weights || CHOSEN_ALONE);
+    if (force) {
+        forced(a, r, row);
+        return;
+    }
+    if (!direct) load_scores(a, r, rl, threads);
+    if (t < 32) {
+        UNROLL for (int i = t; i - t < N_EXPERT_USED; i += 32) /* what has no rank */
+        {
+            if (i >= N_EXPERT_USED) break;
+            r->id[i] = 0;
+            r->weight[i] = ig_bits(0x7fc00000u);
+        }
+        __syncwarp();
+        choose(r, direct ? rl : CHOICE_APART ? r->choice : r->score, ranks, direct);
+    }
     __syncthreads();
-    if (force) forced(a, r, row);
 }
 
 #endif

@@ -60,13 +60,15 @@ IG_FN void store_quads(float *dst, const ig_f4 *v, int threads)
 IG_FN unsigned size_bits(float x) { return ig_f32_bits(x) & 0x7fffffffu; }
 IG_FN unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }
 
-/* d of a block whose largest size is `most`, by struct ig_xq's rule, and 1 / d; 0: all q are 0. */
+/* d of a block whose largest size is `most`, by struct ig_xq's rule, and 1 / d; 0: all q are 0.  Without
+ * branches, so that the latencies of several overlap. */
 IG_FN float scale_of(unsigned most, float *d)
 {
-    *d = ig_bits_f32(most) / 127.0f;
-    if (*d < 1.17549435e-38f) *d = 0.0f; /* FLT_MIN: 1 / d would overflow */
-    if (most >= 0x7f800000u) *d = ig_bits_f32(0x7fc00000u);
-    return *d > 0.0f ? 1.0f / *d : 0.0f;
+    const float y = ig_over_127(ig_bits_f32(most));
+    const int some = y >= 1.17549435e-38f && most < 0x7f800000u; /* FLT_MIN: 1 / d would overflow */
+    *d = most >= 0x7f800000u ? ig_bits_f32(0x7fc00000u) : some ? y : 0.0f;
+    const float inv = ig_inverse(some ? y : 1.0f);
+    return some ? inv : 0.0f;
 }
 
 /* int8 blocks of a row of `n` values, of which this thread has `quads` quads from value `first` on,
@@ -180,24 +182,30 @@ IG_FN float warp_sum(int kind, const float *x, const float *w, float mean, int n
 {
     enum { BUNCH = 32, STEP = 16 * BUNCH };
     const int lane = (int)threadIdx.x & 15, bunches = n / STEP;
-    float sum = 0.0f, v[2][BUNCH], u[2][BUNCH]; /* one bunch on its way while the other is summed */
-    UNROLL for (int b = 0; b <= bunches; b++)
+    float sum = 0.0f, v[BUNCH], u[BUNCH], next_v[BUNCH], next_u[BUNCH]; /* one on its way while the other is summed */
+    UNROLL for (int i = 0; i < BUNCH && bunches > 0; i++)
     {
-        UNROLL for (int i = 0; i < BUNCH && b < bunches; i++)
+        next_v[i] = x[i * 16 + lane];
+        next_u[i] = kind == SUM_DOT ? w[i * 16 + lane] : 0.0f;
+    }
+    UNROLL_BY(1) for (int b = 1; b <= bunches; b++) /* not unrolled: code comes from memory, too */
+    {
+        const int at = (b < bunches ? b : 0) * STEP + lane;
+        UNROLL for (int i = 0; i < BUNCH; i++) v[i] = next_v[i], u[i] = next_u[i];
+        UNROLL for (int i = 0; i < BUNCH; i++)
         {
-            v[b % 2][i] = x[b * STEP + i * 16 + lane];
-            u[b % 2][i] = kind == SUM_DOT ? w[b * STEP + i * 16 + lane] : 0.0f;
+            next_v[i] = x[at + i * 16];
+            next_u[i] = kind == SUM_DOT ? w[at + i * 16] : 0.0f;
         }
-        UNROLL for (int i = 0; i < BUNCH && b > 0; i++)
-            sum = next_sum(kind, sum, v[(b + 1) % 2][i], u[(b + 1) % 2][i], mean);
+        UNROLL for (int i = 0; i < BUNCH; i++) sum = next_sum(kind, sum, v[i], u[i], mean);
     }
     const int rest = n % STEP / 16, done = bunches * STEP + rest * 16;
     UNROLL for (int i = 0; i < rest; i++)
     {
-        v[0][i] = x[bunches * STEP + i * 16 + lane];
-        u[0][i] = kind == SUM_DOT ? w[bunches * STEP + i * 16 + lane] : 0.0f;
+        v[i] = x[bunches * STEP + i * 16 + lane];
+        u[i] = kind == SUM_DOT ? w[bunches * STEP + i * 16 + lane] : 0.0f;
     }
-    UNROLL for (int i = 0; i < rest; i++) sum = next_sum(kind, sum, v[0][i], u[0][i], mean);
+    UNROLL for (int i = 0; i < rest; i++) sum = next_sum(kind, sum, v[i], u[i], mean);
     if (done + lane < n) sum = next_sum(kind, sum, x[done + lane], kind == SUM_DOT ? w[done + lane] : 0.0f, mean);
     return tree_of_lanes(sum);
 }
@@ -232,14 +240,19 @@ IG_FN float normed_value(float x, float mean, float scale, float w, const float 
     return bias ? fmaf((x - mean) * scale, w, bias[i]) : (x - mean) * scale * w;
 }
 
-/* v, this thread's quads of a row, becomes its norm with weights w and `bias`, or NULL;
- * xs[N_EMBD] is scratch. */
-IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, const float *bias, float *xs, int threads)
+/* The same of v, all threads' quads, which come into xs[N_EMBD]. */
+IG_FN float norm_scale_of(const ig_f4 *v, float *xs, float *mean, int threads)
 {
     store_quads(xs, v, threads);
     __syncthreads();
-    float mean;
-    const float scale = norm_scale(xs, &mean);
+    stamp_mark(0);
+    const float scale = norm_scale(xs, mean);
+    stamp_mark(1);
+    return scale;
+}
+
+IG_FN void apply_norm(ig_f4 *v, const ig_f4 *w, const float *bias, float mean, float scale, int threads)
+{
     UNROLL for (int u = 0; u < QUADS(N_EMBD, threads); u++)
     {
         const int i = quad_at(u, threads) < N_EMBD ? quad_at(u, threads) : 0;
@@ -249,5 +262,15 @@ IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, const float *bias, float *xs, in
         v[u].w = normed_value(v[u].w, mean, scale, w[u].w, bias, i + 3);
     }
 }
+
+/* v, this thread's quads of a row, becomes its norm with weights w and `bias`, or NULL;
+ * xs[N_EMBD] is scratch. */
+IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, const float *bias, float *xs, int threads)
+{
+    float mean;
+    const float scale = norm_scale_of(v, xs, &mean, threads);
+    apply_norm(v, w, bias, mean, scale, threads);
+}
+
 
 #endif

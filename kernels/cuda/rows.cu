@@ -29,15 +29,16 @@ IG_FN void take_words(const struct ig_args *a, int t, int force)
     if (t == 0 && i == 160) *a->force = force;
     if (N_LAYER_ENC > 0 && t == 0 && i == 162 && a->whole > 0) *a->input = a->whole;
     if (CACHED && i == 161) *a->xc.step += 1;
-    if (CACHED && i >= 192 && i - 192 <= N_EXPERT_USED + 1) a->xc.split[i - 192] = a->xc.host_split[i - 192];
+    if (CACHED && i >= 192 && i - 192 < N_EXPERT_USED + IG_SPLIT_MORE) a->xc.split[i - 192] = a->xc.host_split[i - 192];
 }
-_Static_assert(192 + N_EXPERT_USED + 1 < ROW_THREADS, "a thread a word");
+_Static_assert(192 + N_EXPERT_USED + IG_SPLIT_MORE <= ROW_THREADS, "a thread a word");
 
 /* Embeddings of the batch's tokens; the batch itself comes from the host's memory. */
 IG_KERNEL(ig_embed, ROW_THREADS, 2)
 {
     ig_after_previous();
     const int t = (int)blockIdx.x, i = (int)threadIdx.x, force = *a.host_force;
+    stamp_at(a.host.pos[0]);
     const int id = a.host.token[t], fmt = FMT_OF(FMT_EMBD, a.embd.fmt);
     const unsigned char *p = a.embd.p + (size_t)(id / PR) * a.embd.stride;
 #if N_EXPERT > 0

@@ -4,6 +4,7 @@
 #include "attn.cu"
 #include "latent.cu"
 #include "place.cu"
+#include "ahead.cu"
 #include "moe.cu"
 #include "dense.cu"
 #if ROWS > 1

@@ -14,7 +14,7 @@ double ig_pick_cpu(const struct ig_pick *p, int n)
     return p->start + ig_pick_experts(p, n) * p->each + (double)n * p->n_used * p->row;
 }
 
-static double later(double a, double b) { return a > b ? a : b; }
+static double max(double a, double b) { return a > b ? a : b; }
 
 /* Seconds of a batch with these layers on the processor, whose time for one is `cpu`. */
 static double takes(const struct ig_pick *p, int n_layer, double cpu, const uint8_t *by_cpu)
@@ -26,8 +26,8 @@ static double takes(const struct ig_pick *p, int n_layer, double cpu, const uint
             now += cpu;
             continue;
         }
-        link = later(link, buffer[turn]) + p->link;
-        buffer[turn] = now = later(now, link);
+        link = max(link, buffer[turn]) + p->link;
+        buffer[turn] = now = max(now, link);
         turn = !turn;
     }
     return now;

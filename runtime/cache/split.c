@@ -1,8 +1,7 @@
 /* split.c -- see split.h. */
 #include "split.h"
 
-/* What the processor computes is missing again next time: it has to be clearly sooner. */
-#define MISSING_AGAIN 1.25
+#define MISSING_AGAIN 1.25 /* clearly sooner */
 
 static double side(const struct ig_side *s, int n, int both)
 {
@@ -17,11 +16,13 @@ double ig_split_seconds(const struct ig_side *link, const struct ig_side *cpu, i
     return over > by ? over : by;
 }
 
-void ig_split(const struct ig_side *link, const struct ig_side *cpu, int most, int32_t *split)
+void ig_split(const struct ig_side *link, const struct ig_side *cpu, int most, int again,
+              int32_t *split)
 {
+    const double times = again ? MISSING_AGAIN : 1.0;
     struct ig_side by = *cpu;
-    by.start *= MISSING_AGAIN;
-    for (int i = 0; i < 2; i++) by.each[i] *= MISSING_AGAIN;
+    by.start *= times;
+    for (int i = 0; i < 2; i++) by.each[i] *= times;
     for (int m = 0; m <= most; m++) {
         split[m] = m;
         if (cpu->each[0] <= 0.0) continue;

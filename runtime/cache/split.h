@@ -18,7 +18,9 @@ struct ig_side {
 /* A layer's `link` and `cpu` experts, both at once. */
 double ig_split_seconds(const struct ig_side *link, const struct ig_side *cpu, int n_link,
                         int n_cpu);
-/* split[m], m in [0, most]: how many of m misses take the link. */
-void ig_split(const struct ig_side *link, const struct ig_side *cpu, int most, int32_t *split);
+/* split[m], m in [0, most]: how many of m misses take the link.  again 1: what the processor
+ * computes is missing again next time, so it has to be clearly sooner. */
+void ig_split(const struct ig_side *link, const struct ig_side *cpu, int most, int again,
+              int32_t *split);
 
 #endif

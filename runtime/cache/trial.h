@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { IG_TRIAL_WAYS = 2 };
+enum { IG_TRIAL_WAYS = 4 };
 
 struct ig_trial_rule {
     uint32_t warm;        /* steps before the first trial */

@@ -140,6 +140,10 @@ static const struct arg table[] = {
       "of the experts that the device may read in RAM (the CPU computes the others' misses)" },
     { "--link", NULL, LOADS, INT, AT(link_share), 0, 100, NULL, "PERCENT",
       "of the cache's misses that take the link (default: as measured; the CPU computes the rest)" },
+    { "--ahead", NULL, LOADS, INT, AT(ahead), 0, 8, NULL, "N",
+      "prefetch for the layer with experts N further on; 0: none (default: as it pays; with --link none)" },
+    { "--behind", NULL, LOADS, INT, AT(behind), 0, 1, NULL, "0|1",
+      "1: what the CPU computed is copied into the cache afterwards (default: as it pays; with --link 0)" },
 #endif
     { "-t", "--threads", LOADS, INT, AT(threads), 1, IG_N_THREAD_MAX, NULL, "N",
       "threads (default: as many as the plan and the machine allow)" },
@@ -413,7 +417,8 @@ enum ig_err ig_args_parse(struct ig_opts *o, enum ig_cmd cmd, int argc, char **a
     memset(o, 0, sizeof *o);
     o->operands = (const char **)(uintptr_t)argv; /* those read already make room */
     o->pin = 100;
-    o->bench_prompt = o->bench_gen = o->greedy = o->link_share = -1; /* not given */
+    o->bench_prompt = o->bench_gen = o->greedy = o->link_share = o->behind = o->ahead =
+        -1; /* not given */
     for (int i = 0; i < N_ARG && !err; i++)
         if ((table[i].cmds & cmd) && table[i].def) err = set(o, &table[i], table[i].def, why);
 

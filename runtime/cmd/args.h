@@ -40,6 +40,7 @@ struct ig_opts {
     int threads;         /* 0: not given */
     int settle;          /* not an option: bench waits for what start-up leaves to the background */
     int pin, link_share; /* per cent; link_share -1: not given */
+    int behind, ahead;   /* -1: not given */
     struct ig_opt_u64 vram, link_bw;
     int n_batch; /* 0: not given */
     int format;  /* enum ig_format */

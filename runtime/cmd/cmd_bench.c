@@ -104,7 +104,7 @@ static double decode_once(struct bench *b)
     decode_calls =
         (struct ig_device_calls){ after.graphs - before.graphs, after.kernels - before.kernels,
                                   after.copies - before.copies, after.waits - before.waits,
-                                  after.takes - before.takes };
+                                  after.takes - before.takes,   after.fetches - before.fetches };
     ig_set_choices(b->e, NULL, NULL, NULL);
     return ms;
 }
@@ -205,9 +205,10 @@ static json_t *calls_json(const struct bench *b)
     const struct ig_device_calls c = decode_calls;
     const double n = b->test[DECODE].tokens;
     if (!ig_device(b->e) || n == 0) return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "graphs", (double)c.graphs / n, "kernels",
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "graphs", (double)c.graphs / n, "kernels",
                      (double)c.kernels / n, "copies", (double)c.copies / n, "waits",
-                     (double)c.waits / n, "memory_taken", (double)c.takes / n);
+                     (double)c.waits / n, "memory_taken", (double)c.takes / n, "copies_behind",
+                     (double)c.fetches / n);
 }
 
 static void show(const char *text) { ig_outf("%s\n", text); }
@@ -230,6 +231,11 @@ static void print_experts(const struct bench *b)
                     "(0: not in use)\n",
                     b->test[k].name, s.miss ? 100 * (double)s.by_cpu / (double)s.miss : 0.0,
                     s.link_bw / 1e9, s.cpu_bw / 1e9);
+        if (s.behind > 0)
+            ig_outf("%s: %llu copied into slots behind the work, %llu of them used, %llu given up "
+                    "unused\n",
+                    b->test[k].name, (unsigned long long)s.behind,
+                    (unsigned long long)s.behind_used, (unsigned long long)s.behind_lost);
         if (b->o->stats) ig_expert_table(b->e, k == DECODE, show);
     }
 }

@@ -177,7 +177,7 @@ enum ig_err ig_cmd_info(const struct ig_opts *o, struct ig_why *why)
     json_t *root = json_pack("{s:o, s:o}", "build", build_json(), "machine", machine_json());
     json_t *part = NULL;
     const enum ig_err isa = ig_machine_check(IG_NEED_CPU, ig_cpu_features(), why);
-    const char *path, *unloaded = o->no_load ? "not loaded: --no-load" : "not possible";
+    const char *path, *unloaded = "not loaded: --no-load";
     struct ig_why more;
     enum ig_err err = IG_OK;
     if (ig_session_weights(o, &path, &more) != IG_OK) {
@@ -187,6 +187,7 @@ enum ig_err ig_cmd_info(const struct ig_opts *o, struct ig_why *why)
         if (part) json_object_set_new(root, "weights", part);
         part = NULL;
         if (err == IG_OK && isa == IG_OK && !o->no_load) err = run_json(o, &part, &more);
+        if (err != IG_OK || isa != IG_OK) unloaded = err != IG_OK ? more.text : why->text;
     }
     if (part)
         json_object_set_new(root, "run", part);

@@ -7,7 +7,7 @@
 #include "cmd.h"
 
 #include "config.h"
-#include "file.h"
+#include "temp.h"
 #include "generate.h"
 #include "input.h"
 #include "out.h"

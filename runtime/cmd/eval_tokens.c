@@ -13,7 +13,7 @@
 #include "config.h"
 #include "tables.h"
 #include "dump.h"
-#include "file.h"
+#include "temp.h"
 #include "generate.h"
 #include "input.h"
 #include "out.h"

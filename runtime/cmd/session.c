@@ -79,6 +79,8 @@ enum ig_err ig_session_open(struct ig_session *s, const struct ig_opts *o, int t
                             .settle = o->settle,
                             .unpinned = 100 - o->pin,
                             .link_share = o->link_share + 1,
+                            .behind = o->behind + 1,
+                            .ahead = o->ahead + 1,
                             .vram = o->vram.value,
                             .link_bw = o->link_bw.value };
     *s = (struct ig_session){ .stats = o->stats };

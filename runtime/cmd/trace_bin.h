@@ -6,7 +6,7 @@
 
 #include "config.h"
 #include "engine.h"
-#include "file.h"
+#include "temp.h"
 
 enum { IG_TRACE_DISTS = 4 };
 

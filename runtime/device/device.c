@@ -32,6 +32,7 @@ struct ig_device {
     double started; /* of the copy under way */
     struct ig_device_calls calls;
     char name[MANY];
+    int units;
 };
 
 static struct ig_device device;
@@ -72,6 +73,7 @@ static enum ig_err find(const char *arch, struct ig_why *why)
     if (strcmp(found, arch) != 0)
         return ig_fail(why, IG_NO_DEVICE, "device: want architecture %s, got %s (%s)", arch, found,
                        p.name);
+    device.units = p.multiProcessorCount;
     snprintf(device.name, sizeof device.name, "%.64s, %s, driver %d.%d, %.1f GiB", p.name, found,
              driver / 1000, driver / 10 % 100, (double)p.totalGlobalMem / (1 << 30));
     return IG_OK;
@@ -153,6 +155,7 @@ void ig_device_close(struct ig_device *d)
 }
 
 const char *ig_device_name(const struct ig_device *d) { return d->name; }
+int ig_device_units(const struct ig_device *d) { return d->units; }
 unsigned char *ig_device_mem(const struct ig_device *d) { return d->mem; }
 
 uint64_t ig_device_used(const struct ig_device *d)
@@ -298,20 +301,35 @@ struct ig_device_calls ig_device_calls(const struct ig_device *d) { return d->ca
 
 void ig_device_slow(struct ig_device *d, uint64_t bw) { d->slow = bw; }
 
-void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot)
+/* -> how many copies it took */
+static uint64_t copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes)
 {
-    must(cudaStreamWaitEvent(d->copies, d->free[slot], 0), "ordering copies");
+    uint64_t pieces = 0;
     if (d->slow) must(cudaLaunchHostFunc(d->copies, copy_starts, d), "slowing copies");
     for (uint64_t at = 0, n; at < bytes; at += n) {
         const unsigned char *from = (const unsigned char *)host + at;
         n = piece_of(d, from, bytes - at);
-        d->calls.copies++;
+        pieces++;
         must(cudaMemcpyAsync((unsigned char *)dst + at, from, n, cudaMemcpyHostToDevice, d->copies),
              "copying to it");
     }
     if (d->slow)
         must(cudaLaunchHostFunc(d->copies, copy_ends, (void *)(uintptr_t)bytes), "slowing copies");
+    return pieces;
+}
+
+void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot)
+{
+    must(cudaStreamWaitEvent(d->copies, d->free[slot], 0), "ordering copies");
+    d->calls.copies += copy(d, dst, host, bytes);
     must(cudaEventRecord(d->filled[slot], d->copies), "ordering copies");
+}
+void ig_device_fetch(struct ig_device *d, void *dst, const void *host, uint64_t bytes, void *flag,
+                     const uint32_t *value)
+{
+    d->calls.fetches += copy(d, dst, host, bytes) + 1;
+    must(cudaMemcpyAsync(flag, value, sizeof *value, cudaMemcpyHostToDevice, d->copies),
+         "copying to it");
 }
 void ig_device_filled(struct ig_device *d, int slot)
 {

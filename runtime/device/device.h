@@ -26,11 +26,13 @@ double ig_device_link(struct ig_device *d);
  * it, and memory taken of it or pinned for it. */
 struct ig_device_calls {
     uint64_t graphs, kernels, copies, waits, takes;
+    uint64_t fetches; /* copies that nobody waits for: ig_device_fetch */
 };
 struct ig_device_calls ig_device_calls(const struct ig_device *d);
 void ig_device_close(struct ig_device *d);
 /* "NVIDIA H200, sm_90, driver 13.0, 140.2 GB" */
 const char *ig_device_name(const struct ig_device *d);
+int ig_device_units(const struct ig_device *d); /* multiprocessors */
 /* Device memory that the process has taken, context and kernels included. */
 uint64_t ig_device_used(const struct ig_device *d);
 
@@ -75,6 +77,10 @@ int ig_device_busy(struct ig_device *d);
  * it starts when the kernels launched before ig_device_free(slot) have ended; kernels launched
  * after ig_device_filled(slot) see it. */
 void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes, int slot);
+/* In the same stream, for who looks at *flag in device memory: `bytes` of host memory, then *value,
+ * a word of pinned memory that stays as it is until then. */
+void ig_device_fetch(struct ig_device *d, void *dst, const void *host, uint64_t bytes, void *flag,
+                     const uint32_t *value);
 /* From now on the copies' link carries `bw` bytes a second at most; 0: as many as it can. */
 void ig_device_slow(struct ig_device *d, uint64_t bw);
 void ig_device_filled(struct ig_device *d, int slot);

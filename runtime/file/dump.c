@@ -4,7 +4,7 @@
  * data.  All little-endian, as the machines we run on.
  */
 #include "dump.h"
-#include "file.h"
+#include "temp.h"
 
 #include <errno.h>
 #include <stdio.h>

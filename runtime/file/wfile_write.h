@@ -7,7 +7,7 @@
 #ifndef IG_WFILE_WRITE_H
 #define IG_WFILE_WRITE_H
 
-#include "file.h"
+#include "temp.h"
 #include "wfile.h"
 
 /* What will be written.  Everything must live until finish or abort. */

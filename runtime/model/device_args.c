@@ -121,6 +121,13 @@ void ig_step_layer(const struct ig_engine *e, int layer)
     a->expert_stride = l->expert_stride;
 #if IG_XC
     ig_cache_layer(e, &a->xc, layer);
+    struct ig_dahead *h = &a->xc.ahead;
+    a->routers = a->routed ? ig_router_blocks(&l->router) : 0;
+    if (h->layer < 0) return;
+    h->router = matrix(data, &ig_layers[h->layer].router);
+    h->norm = vector(data, ig_layers[h->layer].ffn_norm);
+    h->norm_bias = vector(data, ig_layers[h->layer].ffn_norm_bias);
+    h->route_bias = vector(data, ig_layers[h->layer].route_bias);
 #endif
 }
 

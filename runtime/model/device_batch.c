@@ -55,7 +55,9 @@ static void batch_mlp(struct ig_engine *e, const struct ig_mat *gate, const stru
     const int blocks = aside ? ig_aside_blocks() : FF_BLOCKS; /* of 32 hidden values */
     ig_step.args.in = aside;
     if (wide) {
-        run_batch(e, BATCH_gemm_gate_up, up(2 * blocks, IG_GEMM_PANELS / 2), items, 1);
+        run_batch(e, BATCH_gemm_gate_up,
+                  up((IG_ACT == IG_ACT_RELU ? 2 : 4) * blocks, IG_GEMM_PANELS), items,
+                  1); /* ReLU: gate alone */
         run_batch(e, BATCH_gemm_down, up(EMBD_PANELS, IG_GEMM_PANELS), items, 1);
     } else {
         run_batch(e, BATCH_gate_up, blocks, items, 1);

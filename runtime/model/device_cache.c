@@ -13,8 +13,26 @@
 
 #if IG_XC
 
-enum { COUNTS = IG_N_DCOUNT * IG_N_LAYER }; /* then the step */
-_Static_assert((COUNTS + 1 + IG_N_EXPERT_USED + 2) * 4 == IG_VRAM_COUNT_BYTES, "counters");
+enum { FARTHEST = 8 }; /* of recorded predictions: ig_set_choices */
+
+/* Words of COUNT: counters, the step, the split; fills that arrived and begun, as each layer saw
+ * it. */
+enum {
+    COUNTS = IG_N_DCOUNT * IG_N_LAYER,
+    SPLIT = COUNTS + 1,
+    ARRIVED = SPLIT + IG_ASK_WORDS,
+    BEGUN = ARRIVED + IG_N_FILL,
+    SEEN = BEGUN + IG_N_FILL
+};
+_Static_assert((SEEN + 2 * IG_N_FILL * IG_N_LAYER) * 4 == IG_VRAM_COUNT_BYTES, "counters");
+_Static_assert(IG_ASK_PAGES == IG_N_EXPERT_USED + IG_SPLIT_PAGES &&
+                   IG_ASK_BEHIND == IG_N_EXPERT_USED + IG_SPLIT_BEHIND &&
+                   IG_ASK_AHEAD == IG_N_EXPERT_USED + IG_SPLIT_AHEAD &&
+                   IG_ASK_WAIT == IG_N_EXPERT_USED + IG_SPLIT_WAIT &&
+                   IG_ASK_WORDS == IG_N_EXPERT_USED + IG_SPLIT_MORE &&
+                   (int)IG_GUESS_MOST == (int)IG_AHEAD_EACH,
+               "both sides mean the same words");
+_Static_assert(IG_FILLS >= IG_FILLS_MOST + IG_N_EXPERT_USED, "a number stays until it is copied");
 
 /* Of layers that a decode step runs: an encoder's are streamed. */
 static int routed_before(int layer)
@@ -55,6 +73,70 @@ static uint64_t largest(int first, int end)
     return most;
 }
 
+int ig_cache_ahead(const struct ig_engine *e, int layer)
+{
+    if (!e->miss.cpu || e->miss.ahead == 0 || ig_layers[layer].ffn != IG_FFN_MOE ||
+        layer < IG_N_LAYER_ENC)
+        return -1;
+    for (int l = layer + 1, n = 0; l < IG_N_LAYER; l++)
+        if (ig_layers[l].ffn == IG_FFN_MOE && ++n == e->miss.ahead)
+            return set_of(e, &ig_layers[l]) >= 0 &&
+                           ig_layers[l].expert_stride == ig_layers[layer].expert_stride &&
+                           ig_layers[l].router.fmt == ig_layers[layer].router.fmt
+                       ? l
+                       : -1;
+    return -1;
+}
+
+void ig_cache_recorded(const struct ig_engine *e)
+{
+    for (int l = IG_N_LAYER_ENC; l < IG_N_LAYER; l++) {
+        const int to = ig_cache_ahead(e, l);
+        if (to >= 0 && to - l <= FARTHEST)
+            memcpy(e->miss.ask->recorded[to],
+                   e->force_predicted +
+                       ((size_t)(to - l) * IG_N_LAYER + (size_t)to) * IG_N_EXPERT_USED,
+                   sizeof e->miss.ask->recorded[to]);
+    }
+}
+
+/* The tables of a layer. */
+static int32_t *ways_of(unsigned char *mem, int layer)
+{
+    return (int32_t *)(void *)(mem + IG_VRAM_WAY_OFF) + 2 * layer * IG_N_EXPERT;
+}
+static int32_t *fills_of(unsigned char *mem, int layer)
+{
+    return (int32_t *)(void *)(mem + IG_VRAM_FILL_OFF) + 2 * layer * IG_N_EXPERT;
+}
+static int32_t *victims_of(unsigned char *mem, int layer)
+{
+    return (int32_t *)(void *)(mem + IG_VRAM_VICTIM_OFF) + 2 * layer * (2 * IG_N_EXPERT_USED + 1);
+}
+static uint32_t *counts_of(unsigned char *mem, int layer)
+{
+    return (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_DCOUNT * layer;
+}
+
+/* Who prefetches what; the router and norms are the caller's. */
+static void ahead_args(const struct ig_engine *e, struct ig_dahead *h, int layer)
+{
+    unsigned char *mem = ig_device_mem(e->device);
+    const int to = ig_cache_ahead(e, layer);
+    *h = (struct ig_dahead){ .layer = to };
+    if (to < 0) return;
+    h->way = ways_of(mem, to);
+    h->fill = fills_of(mem, to);
+    h->victim = victims_of(mem, to);
+    h->count = counts_of(mem, to);
+    h->ways = e->miss.ways;
+    h->before = ig_layers[to].expert_off - IG_RESIDENT_BYTES;
+    h->rl = (float *)(void *)(mem + IG_VRAM_GUESS_OFF);
+    h->recorded = e->miss.ask->recorded[to];
+    h->asked = e->miss.ask->guess[layer];
+    h->posted = &e->miss.ask->guessed[layer].step;
+}
+
 void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)
 {
     const struct ig_layer *l = &ig_layers[layer];
@@ -63,10 +145,13 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)
     struct ig_ask *ask = e->miss.ask;
     const uint64_t from = l->expert_off - IG_RESIDENT_BYTES; /* experts follow the resident part */
     c->ways = set < 0 ? 0 : e->miss.ways;
-    c->way = (int32_t *)(void *)(mem + IG_VRAM_WAY_OFF) + 2 * layer * IG_N_EXPERT;
+    c->way = ways_of(mem, layer);
+    c->fill = fills_of(mem, layer);
     c->use = (float *)(void *)(mem + IG_VRAM_USE_OFF) + 2 * layer * IG_N_EXPERT;
-    c->victim = (int32_t *)(void *)(mem + IG_VRAM_VICTIM_OFF) + 2 * layer * 2 * IG_N_EXPERT_USED;
-    c->count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_DCOUNT * layer;
+    c->victim = victims_of(mem, layer);
+    c->seen = (int32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + SEEN + 2 * IG_N_FILL * layer;
+    c->count = counts_of(mem, layer);
+    ahead_args(e, &c->ahead, layer);
     c->set = set < 0 ? 0 : (uint64_t)set * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
     c->before = set < 0 ? UINT64_C(1) << 62 : from;
@@ -85,12 +170,27 @@ static void fill_args(const struct ig_engine *e, struct ig_dcache *c)
     uint32_t *count = (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF);
     *c = (struct ig_dcache){
         .step = count + COUNTS,
-        .split = (int32_t *)count + COUNTS + 1,
+        .split = (int32_t *)count + SPLIT,
+        .arrived = (int32_t *)count + ARRIVED,
+        .begun = (int32_t *)count + BEGUN,
         .slots = mem + IG_VRAM_SLOTS_OFF,
         .slot_bytes = IG_XC_SLOT_BYTES,
         .host_split = e->miss.ask->split,
         .answer = e->miss.ask->answer,
     };
+}
+
+void ig_cache_fill(struct ig_engine *e, int layer, int expert, int way, int ahead)
+{
+    struct ig_miss *m = &e->miss;
+    uint32_t *const number = &m->ask->fill[ahead][++m->fills[ahead] % IG_FILLS];
+    *number = m->fills[ahead];
+    const struct ig_layer *l = &ig_layers[layer];
+    unsigned char *mem = ig_device_mem(e->device);
+    const uint64_t slot = (uint64_t)set_of(e, l) * (uint64_t)e->miss.ways + (uint64_t)way;
+    ig_device_fetch(e->device, mem + IG_VRAM_SLOTS_OFF + slot * IG_XC_SLOT_BYTES,
+                    ig_data(e, l->expert_off + (uint64_t)expert * l->expert_stride),
+                    l->expert_stride, mem + IG_VRAM_COUNT_OFF + 4 * (ARRIVED + ahead), number);
 }
 
 /* An empty cache: no expert has a way, and victims are the ways in order. */
@@ -112,6 +212,7 @@ enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why)
         return ig_fail(why, IG_NO_DEVICE, "device: it maps host memory elsewhere");
     memset(e->miss.ask, 0, sizeof *e->miss.ask);
     empty(e);
+    ig_device_fill(d, IG_VRAM_FILL_OFF, 0, IG_VRAM_FILL_BYTES);
     ig_device_fill(d, IG_VRAM_USE_OFF, 0, IG_VRAM_USE_BYTES);
     ig_device_fill(d, IG_VRAM_COUNT_OFF, 0, IG_VRAM_COUNT_BYTES);
     return IG_OK;
@@ -190,16 +291,24 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
         for (int i = 0; i < IG_N_DCOUNT; i++)
             n[i] = now[IG_N_DCOUNT * l + i] - counts_before[IG_N_DCOUNT * l + i];
         if (layer >= 0 && layer != l) continue;
-        s.bytes += n[IG_N_LINK] * ig_layers[l].expert_stride;
+        s.bytes += (n[IG_N_LINK] + n[IG_N_BEHIND] + n[IG_N_AHEAD]) * ig_layers[l].expert_stride;
         s.hit += n[IG_N_HIT];
         s.miss += n[IG_N_LINK] + n[IG_N_CPU];
-        s.fill += n[IG_N_LINK];
+        s.late += n[IG_N_WAITED];
+        s.fill += n[IG_N_LINK] + n[IG_N_BEHIND] + n[IG_N_AHEAD];
+        s.early += n[IG_N_AHEAD];
+        s.early_used += n[IG_N_AHEAD_USED];
+        s.early_lost += n[IG_N_AHEAD_LOST];
+        s.behind += n[IG_N_BEHIND];
+        s.behind_used += n[IG_N_BEHIND_USED];
+        s.behind_lost += n[IG_N_BEHIND_LOST];
         s.by_cpu += n[IG_N_CPU];
         s.stall_s += stall(n, (uint32_t)s.steps);
     }
     return s;
 }
 
+enum { AHEAD = 1 }; /* layers with experts that prefetch looks ahead, if not said otherwise */
 #define PINNED_FIRST (UINT64_C(1) << 30)
 static void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: said all */
 
@@ -228,7 +337,13 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     if (m->reach > 0) m->reach_want = want;
     progress = o->progress;
     m->share = o->link_share - 1;
-    m->cpu = m->share != 100 || m->reach < experts || m->sets < routed_before(IG_N_LAYER);
+    m->behind = o->behind - 1;
+    m->ahead = o->ahead ? o->ahead - 1 : m->share < 0 && m->behind != 0 ? AHEAD : 0;
+    /* Its threads start prefetches, too. */
+    m->cpu = IG_XC_STATIC || m->share != 100 || o->ahead > 1 || m->reach < experts ||
+             m->sets < routed_before(IG_N_LAYER);
+    ig_miss_team(e, m->cpu && !IG_XC_STATIC && m->ways > IG_N_EXPERT_USED &&
+                        (m->ahead || m->behind == 1 || (m->behind < 0 && m->share < 0)));
     ig_device_slow(e->device, o->link_bw);
     m->link_bw = o->link_bw;
     if (o->link_bw)
@@ -236,8 +351,9 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     ig_rate_measure(e);
     ig_miss_plan(m);
     ig_prefill_open(e);
+    ig_hot_fill(e);
     /* What is refused later than now, ig_device_pinned_says says. */
-    const uint64_t in_the_end = ig_device_reaching(e->device) ? want : m->reach;
+    const uint64_t in_the_end = ig_device_reaching(e->device) ? want : ig_device_reached(e->device);
     if (in_the_end < experts)
         ig_downgrade_add(e, "pinned: %.0f %% of the experts; the CPU computes the others' misses",
                          100.0 * (double)in_the_end / (double)experts);
@@ -291,6 +407,7 @@ void ig_stream_end(struct ig_engine *e)
 {
     if (n_passing == 0) return;
     empty(e); /* the slots held layers */
+    ig_hot_gone();
     ig_prefill_streamed();
 }
 const unsigned char *ig_stream_layer(struct ig_engine *e, int layer)

@@ -9,25 +9,15 @@
 
 #if IG_N_LAYER_ENC
 
-struct input {
-    const int32_t *ids;
-    int n, batch;
-};
-
 /* Rows [at, at + batch) of the input are what kernels work on, and taps are shown, from now on. */
-static void turn_to(struct ig_engine *e, const struct input *in, int at)
+static void turn_to(struct ig_engine *e, const struct ig_enc_input *in, int at)
 {
-    static int32_t pos[IG_N_ROW], seq[IG_N_ROW]; /* seq stays 0 */
-    static struct ig_batch b;
     unsigned char *const mem = ig_device_mem(e->device);
     int32_t *const token = (int32_t *)(void *)(mem + IG_VRAM_INPUT_OFF) + 1 + at;
     struct ig_args *const a = &ig_step.args;
-    const int n = in->n - at < in->batch ? in->n - at : in->batch;
 
-    for (int i = 0; i < n; i++) pos[i] = at + i;
-    b = (struct ig_batch){ n, in->ids + at, pos, seq, NULL };
-    e->batch = &b;
-    a->n = n;
+    ig_enc_rows(e, in, at);
+    a->n = e->batch->n;
     a->n_want = 0;
     a->row.token = token;
     a->row.pos = token + IG_N_CTX;
@@ -36,7 +26,7 @@ static void turn_to(struct ig_engine *e, const struct input *in, int at)
     a->x = (float *)(void *)(mem + IG_VRAM_ENC_OFF) + (size_t)at * IG_N_EMBD;
 }
 
-static void embed(struct ig_engine *e, const struct input *in)
+static void embed(struct ig_engine *e, const struct ig_enc_input *in)
 {
     for (int at = 0; at < in->n; at += in->batch) {
         turn_to(e, in, at);
@@ -48,7 +38,7 @@ static void embed(struct ig_engine *e, const struct input *in)
     }
 }
 
-static void layer_of(struct ig_engine *e, const struct input *in, int layer)
+static void layer_of(struct ig_engine *e, const struct ig_enc_input *in, int layer)
 {
     ig_step_layer(e, layer);
 #if IG_XC
@@ -88,7 +78,7 @@ static void show_norm(struct ig_engine *e)
 }
 
 /* Keys and values of the encoder's output, for every layer of the decoder. */
-static void output_of(struct ig_engine *e, const struct input *in)
+static void output_of(struct ig_engine *e, const struct ig_enc_input *in)
 {
     for (int at = 0; at < in->n; at += in->batch) {
         turn_to(e, in, at);
@@ -105,7 +95,7 @@ static void output_of(struct ig_engine *e, const struct input *in)
 
 void ig_step_encode(struct ig_engine *e, const int32_t *ids, int n, int batch)
 {
-    const struct input in = { ids, n, batch };
+    const struct ig_enc_input in = { ids, n, batch };
     const struct ig_rows row = ig_step.args.row;
     float *const x = ig_step.args.x;
     ig_step.shown_row = 0;

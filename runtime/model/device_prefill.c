@@ -7,23 +7,17 @@
 #include "device_cache.h"
 #include "device_int.h"
 #include "machine.h"
-#include "pick.h"
 #include "range.h"
 
 #include <omp.h>
-#include <stdio.h>
 
 #if IG_XC
 
-enum { TRIED_ROWS = 32 };
+/* Batches whose time is taken at start: nearly all experts are chosen in both, so that what the
+ * many take longer is their rows'. */
+enum { FEW_ROWS = 32, MANY_ROWS = 256 };
 
-static struct prefill {
-    struct ig_pick cost;
-    double step_s;              /* of a row by itself; the last ones' mean */
-    uint8_t by_cpu[IG_N_LAYER]; /* of layers with experts, in order */
-    int rows, cpu_rows;         /* batches up to so many go row by row; have layers on the CPU */
-    double refill_s;            /* to have a full cache again when layers went through it */
-} prefill;
+struct ig_prefill ig_prefill;
 
 static int routed(void)
 {
@@ -73,19 +67,13 @@ static void noise(float *x, size_t n)
     }
 }
 
-/* A row's share of an expert's time, from a layer of many rows: what its experts' bytes do not
- * explain.  The first layer wakes everything. */
-static double row_seconds(struct ig_engine *e, const struct ig_pick *p)
+/* Seconds of a layer with so many rows, the sooner of two, and how many experts those chose. */
+static double layer_seconds(struct ig_engine *e, int rows, int *chosen)
 {
-    static const uint8_t want[TRIED_ROWS];
-    static const int32_t zero[TRIED_ROWS];
-    const int most = IG_N_ROW;
-    const struct ig_batch b = { .n = most < TRIED_ROWS ? most : TRIED_ROWS,
-                                .token = zero,
-                                .pos = zero,
-                                .seq = zero,
-                                .want = want };
-    double row = 0.0;
+    static const uint8_t want[MANY_ROWS];
+    static const int32_t zero[MANY_ROWS];
+    const struct ig_batch b = { .n = rows, .token = zero, .pos = zero, .seq = zero, .want = want };
+    double least = -1.0;
     e->batch = &b;
     e->x = IG_BUF(e, X, float);
     for (int layer = IG_N_LAYER_ENC, seen = 0; layer < IG_N_LAYER && seen < 2; layer++) {
@@ -93,22 +81,42 @@ static double row_seconds(struct ig_engine *e, const struct ig_pick *p)
         noise(e->x, (size_t)b.n * IG_N_EMBD);
         const double from = ig_seconds();
         on_cpu(e, layer);
-        row = (ig_seconds() - from - p->start - e->n_active * p->each) / (b.n * IG_N_EXPERT_USED);
+        const double took = ig_seconds() - from;
         seen++;
+        if (least >= 0.0 && took >= least) continue;
+        least = took;
+        *chosen = e->n_active;
     }
     e->batch = NULL;
-    return row > 0.0 ? row : 0.0;
+    return least;
+}
+
+/* What a row and an expert of a batch cost (p->each is that of a question of few experts, whose
+ * start and end weigh more).  Where one size is all that there is, its time is the experts'. */
+static void time_batches(struct ig_engine *e, struct ig_pick *p)
+{
+    const int most = IG_N_ROW, few = most < FEW_ROWS ? most : FEW_ROWS,
+              many = most < MANY_ROWS ? most : MANY_ROWS;
+    int of_few = 1, of_many = 1;
+    const double short_s = layer_seconds(e, few, &of_few);
+    if (many > few) {
+        const double long_s = layer_seconds(e, many, &of_many),
+                     more = long_s - short_s - (of_many - of_few) * p->each;
+        p->row = more > 0.0 ? more / ((many - few) * IG_N_EXPERT_USED) : 0.0;
+    }
+    const double each = (short_s - p->start - few * IG_N_EXPERT_USED * p->row) / of_few;
+    if (each > 0.0) p->each = each;
 }
 
 /* Row by row: a batch of n rows. */
-static double by_rows(int n) { return n * prefill.step_s; }
+static double by_rows(int n) { return n * ig_prefill.step_s; }
 
 static double in_batch(int n, uint8_t *by_cpu)
 {
-    const double s = ig_pick_layers(&prefill.cost, routed(), n, by_cpu);
+    const double s = ig_pick_layers(&ig_prefill.cost, routed(), n, by_cpu);
     int streamed = 0;
     for (int i = 0; i < routed(); i++) streamed |= !by_cpu[i];
-    return s + (streamed ? prefill.refill_s : 0.0);
+    return s + (streamed ? ig_prefill.refill_s : 0.0);
 }
 
 /* The most rows that go one by one: by now their experts are there more often than not. */
@@ -123,38 +131,40 @@ void ig_prefill_open(struct ig_engine *e)
 {
     const struct ig_miss *m = &e->miss;
     uint8_t by_cpu[IG_N_LAYER];
-    struct ig_pick *p = &prefill.cost;
-    const int k = IG_N_EXPERT_USED, link = m->split[0][k];
+    struct ig_pick *p = &ig_prefill.cost;
+    const int k = IG_N_EXPERT_USED, link = m->way[0].split[k];
     *p = (struct ig_pick){ .n_expert = IG_N_EXPERT, .n_used = IG_N_EXPERT_USED };
     if (ig_stream_fits(e)) p->link = m->link.start + m->link.each[0] * IG_N_EXPERT;
     p->start = m->by_cpu.start;
     p->each = m->by_cpu.each[m->link.each[0] > 0.0];
-    if (p->each > 0.0) p->row = row_seconds(e, p);
+    if (p->each > 0.0) time_batches(e, p);
     /* The first prompt finds no expert there. */
-    prefill.step_s = routed() * ig_split_seconds(&m->link, &m->by_cpu, link, k - link);
-    prefill.refill_s = 0.0;
-    prefill.cpu_rows = ig_pick_most(p, routed(), IG_N_ROW, by_cpu);
-    prefill.rows = most_rows(by_cpu);
+    ig_prefill.step_s = routed() * ig_split_seconds(&m->link, &m->by_cpu, link, k - link);
+    ig_prefill.refill_s = 0.0;
+    ig_prefill.cpu_rows = ig_pick_most(p, routed(), IG_N_ROW, by_cpu);
+    ig_prefill.rows = most_rows(by_cpu);
 }
+
+static double full_s(const struct ig_miss *m) { return m->link.each[0] * m->sets * m->ways; }
 
 void ig_prefill_row(struct ig_engine *e, double took)
 {
     const struct ig_miss *m = &e->miss;
-    prefill.step_s += (took - prefill.step_s) / 8;
+    ig_prefill.step_s += (took - ig_prefill.step_s) / 8;
     /* What a row brought would have to come again. */
-    const double full = m->link.each[0] * m->sets * m->ways, more = m->link.each[0] * m->sets;
-    if (prefill.refill_s < full) prefill.refill_s += more < full ? more : full;
+    const double full = full_s(m), more = m->link.each[0] * m->sets;
+    if (ig_prefill.refill_s < full) ig_prefill.refill_s += more < full ? more : full;
 }
 
 int ig_prefill_batch(struct ig_engine *e)
 {
     const int n = e->batch->n, share = e->miss.share;
-    if (n == 1 || (prefill.cost.link <= 0.0 && prefill.cost.each <= 0.0)) return 0;
-    if (share < 0) return in_batch(n, prefill.by_cpu) < by_rows(n);
+    if (n == 1 || (ig_prefill.cost.link <= 0.0 && ig_prefill.cost.each <= 0.0)) return 0;
+    if (share < 0) return in_batch(n, ig_prefill.by_cpu) < by_rows(n);
     /* --link: so many of the layers; where they do not pass through the slots, none. */
-    if (prefill.cost.link <= 0.0 && share > 0) return 0;
+    if (ig_prefill.cost.link <= 0.0 && share > 0) return 0;
     for (int i = 0; i < routed(); i++)
-        prefill.by_cpu[i] = (uint8_t)((i + 1) * share / 100 == i * share / 100);
+        ig_prefill.by_cpu[i] = (uint8_t)((i + 1) * share / 100 == i * share / 100);
     return 1;
 }
 
@@ -162,29 +172,10 @@ int ig_prefill_by_cpu(int layer)
 {
     int i = 0;
     for (int l = IG_N_LAYER_ENC; l < layer; l++) i += ig_layers[l].ffn == IG_FFN_MOE;
-    return ig_layers[layer].ffn == IG_FFN_MOE && prefill.by_cpu[i];
+    return ig_layers[layer].ffn == IG_FFN_MOE && ig_prefill.by_cpu[i];
 }
 
-void ig_prefill_streamed(void) { prefill.refill_s = 0.0; }
-
-const char *ig_prefill_says(const struct ig_engine *e)
-{
-    static char text[320];
-    const struct ig_pick *p = &prefill.cost;
-    int n = snprintf(text, sizeof text, "two layers do not fit the slots");
-    if (p->link > 0.0)
-        n = snprintf(text, sizeof text, "a layer's experts take %.2f ms over the link",
-                     1e3 * p->link);
-    if (p->each > 0.0)
-        n += snprintf(
-            text + n, sizeof text - (size_t)n,
-            ", by the CPU %.2f ms for all and %.1f us a row; it takes layers of up to %d rows",
-            1e3 * (p->start + p->n_expert * p->each), 1e6 * p->n_used * p->row, prefill.cpu_rows);
-    snprintf(text + n, sizeof text - (size_t)n,
-             e->miss.share >= 0 ? "; --link decides instead"
-                                : "; a first prompt goes row by row up to %d rows",
-             prefill.rows);
-    return text;
-}
+void ig_prefill_streamed(void) { ig_prefill.refill_s = 0.0; }
+void ig_prefill_filled(const struct ig_engine *e) { ig_prefill.refill_s = full_s(&e->miss); }
 
 #endif

@@ -54,8 +54,8 @@ static double until_copied(struct ig_engine *e, double from, int n)
     return (ig_seconds() - from) / n;
 }
 
-/* The middle one: the least is what decode seldom sees, the mean is anybody's who disturbs. */
-static double middle(double *s)
+/* The least is what decode seldom sees, the mean is anybody's who disturbs. */
+static double median(double *s)
 {
     for (int i = 1; i < ROUNDS; i++)
         for (int k = i; k > 0 && s[k] < s[k - 1]; k--) {
@@ -67,7 +67,7 @@ static double middle(double *s)
 }
 
 /* Seconds of a question of one expert and of several -> of its start and of each. */
-static void two_parts(struct ig_side *cpu, double one, double several, int of)
+static void start_and_each(struct ig_side *cpu, double one, double several, int of)
 {
     double each = of > 1 ? (several - one) / (of - 1) : one;
     const double most = several / of < one ? several / of : one;
@@ -95,22 +95,22 @@ void ig_rate_measure(struct ig_engine *e)
         one[i] = ig_miss_rehearse(e, at + (uint32_t)n, n, 1);
         several[i] = ig_miss_rehearse(e, at + 2 * (uint32_t)n + 1, (n + of - 1) / of, of);
     }
-    m->link.each[0] = m->link.each[1] = middle(over);
+    m->link.each[0] = m->link.each[1] = median(over);
     if (!m->cpu) return;
-    two_parts(&m->by_cpu, middle(one), middle(several), of);
+    start_and_each(&m->by_cpu, median(one), median(several), of);
     m->by_cpu.each[1] = m->by_cpu.each[0];
     if (!link) return;
     /* As many copies as take as long as the CPU's experts. */
     const int asked = (n + of - 1) / of,
-              copies = 1 + (int)(asked * middle(several) / m->link.each[0]);
+              copies = 1 + (int)(asked * median(several) / m->link.each[0]);
     for (int i = 0; i < ROUNDS; i++, at += (uint32_t)(n + copies) + 1) {
         const double from = ig_seconds();
         copy_experts(e, at + (uint32_t)n, copies);
         several[i] = ig_miss_rehearse(e, at, asked, of);
         over[i] = until_copied(e, from, copies);
     }
-    const double beside = (middle(several) - (m->by_cpu.start - CPU_START)) / of;
-    if (middle(over) > m->link.each[0]) m->link.each[1] = middle(over);
+    const double beside = (median(several) - (m->by_cpu.start - CPU_START)) / of;
+    if (median(over) > m->link.each[0]) m->link.each[1] = median(over);
     if (beside > m->by_cpu.each[0]) m->by_cpu.each[1] = beside;
 }
 

@@ -13,7 +13,11 @@
 #include <omp.h>
 #include <string.h>
 
-enum { DOWN_THREADS = IG_PANEL_THREADS * (IG_DOWN_RANKS(IG_N_EXPERT_USED) + (IG_N_FF_ASIDE > 0)) };
+enum {
+    QKV_EACH = IG_QKV_EACH(IG_N_LAYER_ENC),
+    QKV_THREADS = QKV_EACH * IG_PANEL_THREADS,
+    DOWN_THREADS = IG_PANEL_THREADS * (IG_DOWN_RANKS(IG_N_EXPERT_USED) + (IG_N_FF_ASIDE > 0))
+};
 
 #define X(name, threads, shared) STEP_##name,
 enum { IG_STEP_KERNELS(X) N_STEP };
@@ -32,11 +36,20 @@ static void run_step(struct ig_engine *e, int kernel, int x, int y)
     ig_device_launch(e->device, &of_step[kernel].k, x, y, 1, &ig_step.args);
 }
 
+/* Blocks that share the items of the chosen experts: two a multiprocessor at most, as ig_gate_up's
+ * registers allow; with a cache a block an item. */
+static int routed_blocks(const struct ig_engine *e, int cached)
+{
+    const int items = ig_step.args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0,
+              most = 2 * ig_device_units(e->device);
+    return cached || !IG_MANY_ITEMS(items) || items < most ? items : most;
+}
+
 static void layer_step(struct ig_engine *e, int layer)
 {
     ig_step_layer(e, layer);
     const int routers = ig_step.args.routed ? ig_router_blocks(&ig_layers[layer].router) : 0;
-    run_step(e, STEP_qkv, QKV_PANELS, 1);
+    run_step(e, STEP_qkv, (QKV_PANELS + QKV_EACH - 1) / QKV_EACH, 1);
 #if IG_KV_LORA
     run_step(e, STEP_latent, 1, 1);
 #if IG_Q_LORA
@@ -57,13 +70,15 @@ static void layer_step(struct ig_engine *e, int layer)
     run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
 #endif
-    run_step(e, STEP_router, 1 + routers, 1);
+    const int ahead = IG_XC && ig_step.args.routed && ig_step.args.xc.ahead.layer >= 0;
+    run_step(e, STEP_router,
+             IG_ROUTER_LEAVES(IG_N_EMBD) + routers +
+                 (ahead ? ig_router_blocks(&ig_layers[ig_step.args.xc.ahead.layer].router) : 0),
+             1);
     const int cached = IG_XC && ig_step.args.routed,
               fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
     const int asks = cached && ig_step.args.xc.posted != NULL;
-    run_step(e, STEP_gate_up,
-             asks + (ig_step.args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) + ig_aside_blocks() +
-                 fills,
+    run_step(e, STEP_gate_up, asks + ahead + routed_blocks(e, cached) + ig_aside_blocks() + fills,
              1);
     run_step(e, STEP_down, EMBD_PANELS + cached, 1);
 }
@@ -127,6 +142,10 @@ void ig_step_hand_over(const struct ig_engine *e, int row, int n)
     memcpy(s->seq, b->seq + row, bytes);
     for (int i = 0; i < n; i++) s->turn[i] = e->rope * IG_N_CTX + b->pos[row + i];
     s->force = e->force_expert != NULL;
+#if IG_XC
+    if (s->force && e->force_predicted) ig_cache_recorded(e);
+    s->force += s->force && e->force_predicted;
+#endif
     if (s->force) {
         memcpy(s->force_expert, e->force_expert + (size_t)row * each,
                each * (size_t)n * sizeof(int32_t));
@@ -141,7 +160,7 @@ void ig_step_hand_over(const struct ig_engine *e, int row, int n)
 static void answered_step(struct ig_engine *e, int looked_into)
 {
     ig_range_begin("decode step", e->batch->pos[ig_step.shown_row]);
-    ig_miss_begin(&e->miss);
+    ig_miss_begin(&e->miss, e->miss.reach != e->miss.reach_want && ig_device_reaching(e->device));
     if (looked_into) {
         ig_step.args.logits = ig_step.seen->logits + (size_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE;
         run_step(e, STEP_embed, 1, 1);
@@ -163,6 +182,7 @@ static void answered_step(struct ig_engine *e, int looked_into)
         ig_step_show_output(e);
     }
     ig_device_wait(e->device);
+    if (e->miss.cpu) ig_miss_look(e);
     ig_miss_end(&e->miss, !looked_into);
     if (!looked_into) ig_prefill_row(e, ig_seconds() - e->miss.began);
     ig_range_end();
@@ -194,6 +214,7 @@ void ig_step_forward(struct ig_engine *e)
 #if IG_XC
     ig_cache_pinned(e, e->batch->n == 1);
     if (!ig_prefill_batch(e)) {
+        ig_hot_back(e);
         row_by_row(e);
         return;
     }

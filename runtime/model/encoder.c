@@ -13,30 +13,30 @@
 
 #if IG_N_LAYER_ENC
 
-struct input {
-    const int32_t *ids;
-    int n, batch;
-};
-
-/* The rows that the phases of forward.c work on, [at, at + batch) of the input. */
-static void turn_to(struct ig_worker *w, const struct input *in, int at)
+void ig_enc_rows(struct ig_engine *e, const struct ig_enc_input *in, int at)
 {
     static int32_t pos[IG_N_ROW], seq[IG_N_ROW]; /* seq stays 0 */
     static struct ig_batch b;
+    const int n = in->n - at < in->batch ? in->n - at : in->batch;
+    for (int i = 0; i < n; i++) pos[i] = at + i;
+    b = (struct ig_batch){ n, in->ids + at, pos, seq, NULL };
+    e->batch = &b;
+}
+
+/* The rows that the phases of forward.c work on, [at, at + batch) of the input. */
+static void turn_to(struct ig_worker *w, const struct ig_enc_input *in, int at)
+{
     struct ig_engine *e = w->e;
 
     ig_team_wait(&e->team);
     if (w->tid == 0) {
-        const int n = in->n - at < in->batch ? in->n - at : in->batch;
-        for (int i = 0; i < n; i++) pos[i] = at + i;
-        b = (struct ig_batch){ n, in->ids + at, pos, seq, NULL };
-        e->batch = &b;
+        ig_enc_rows(e, in, at);
         e->x = IG_BUF(e, ENC, float) + (size_t)at * IG_N_EMBD;
     }
     ig_team_wait(&e->team);
 }
 
-static void layer_of(struct ig_worker *w, const struct input *in, int layer)
+static void layer_of(struct ig_worker *w, const struct ig_enc_input *in, int layer)
 {
     struct ig_engine *e = w->e;
     const struct ig_layer *l = &ig_layers[layer];
@@ -69,7 +69,7 @@ static void layer_of(struct ig_worker *w, const struct input *in, int layer)
 }
 
 /* Keys and values of the encoder's output, for every layer of the decoder. */
-static void output_of(struct ig_worker *w, const struct input *in)
+static void output_of(struct ig_worker *w, const struct ig_enc_input *in)
 {
     struct ig_engine *e = w->e;
     for (int at = 0; at < in->n; at += in->batch) {
@@ -88,7 +88,7 @@ static void output_of(struct ig_worker *w, const struct input *in)
     }
 }
 
-static void run(struct ig_engine *e, const struct input *in, int tid)
+static void run(struct ig_engine *e, const struct ig_enc_input *in, int tid)
 {
     struct ig_worker w = ig_worker(e, tid);
     for (int at = 0; at < in->n; at += in->batch) {
@@ -103,7 +103,7 @@ static void run(struct ig_engine *e, const struct input *in, int tid)
 
 void ig_encode(struct ig_engine *e, const int32_t *ids, int n, int batch)
 {
-    const struct input in = { ids, n, batch };
+    const struct ig_enc_input in = { ids, n, batch };
     IG_ASSERT(n > 0 && n <= e->n_ctx && batch > 0 && batch <= IG_N_ROW);
     for (int i = 0; i < n; i++) IG_ASSERT(ids[i] >= 0 && ids[i] < IG_N_VOCAB);
     e->n_enc = n;

@@ -19,7 +19,10 @@ struct ig_open {
     int settle;     /* all that start-up may leave to the background is done before open returns */
     int unpinned;   /* per cent of the experts that a device shall not read in RAM */
     int link_share; /* 1 + per cent of its cache's misses that take the link; 0: as measured */
-    uint64_t vram;  /* most bytes of a device's memory to take; 0: the plan's */
+    int behind; /* 2: experts that the CPU computed are copied to the device afterwards; 1: not; 0:
+                 * as it pays */
+    int ahead;  /* 1 + layers with experts that a device's cache looks ahead; 0: as it pays */
+    uint64_t vram;    /* most bytes of a device's memory to take; 0: the plan's */
     uint64_t link_bw; /* bytes a second that the link carries at most (a simulation); 0: as it is */
     const char *root; /* stands before /sys and /proc when cores are found (tests); NULL: "" */
     int poison;       /* fill scratch with NaN first (tests) */
@@ -117,6 +120,8 @@ struct ig_expert_stats {
     uint64_t asked, renewed, taken_back; /* questions to the predictor; asked again when nearer;
                                           * copies that were then cancelled */
     uint64_t by_cpu;                     /* misses that the CPU computed, beside a device */
+    uint64_t behind, behind_used, behind_lost; /* of these, copied to it afterwards; then used;
+                                                * given up unused */
     double link_bw, cpu_bw; /* bytes/s of misses as measured at start, both at once; 0: no device */
 };
 /* How the weights came into memory, in words. */

@@ -1,95 +1,51 @@
 /* miss.c -- the CPU's share of a decode step's missing experts: see miss.h.
  *
- * The same kernels in the same order as moe.c, so the bits are the same whoever computes.
+ * The same kernels in the same order as moe.c, so the bits are the same whoever computes.  Copies
+ * beside the work start here, too: the device says what and whereto.
  */
 #include "state.h"
 #include "device.h"
+#include "device_cache.h"
 #include "machine.h"
 #include "range.h"
 
 #include <omp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #if IG_XC
 
-/* What the trial of the two ways counts: a cache's content follows the way, so that blocks are
- * long. */
-static const struct ig_trial_rule rule = {
-    .warm = 32, .block = 24, .skip = 12, .rounds = 4, .every = 2048, .gain = 0.98
-};
-
-void ig_miss_plan(struct ig_miss *m)
+/* Start what layers before `end` want prefetched, as far as they have said it; must 1: they have.
+ * Thread 0. */
+static void look(struct ig_engine *e, int end, int must)
 {
-    const struct ig_side none = { 0 };
-    int same = 1;
-    ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, m->split[0]);
-    for (int n = 0; n <= IG_N_EXPERT_USED; n++) {
-        if (m->cpu && m->share >= 0) m->split[0][n] = (n * m->share + 50) / 100;
-        m->split[1][n] = n;
-        same &= m->split[0][n] == n;
+    struct ig_miss *m = &e->miss;
+    for (; m->looked < end; m->looked++) {
+        const int to = m->ask->split[IG_ASK_AHEAD] ? ig_cache_ahead(e, m->looked) : -1;
+        const uint32_t *guessed = &m->ask->guessed[m->looked].step;
+        const int32_t *guess = m->ask->guess[m->looked];
+        if (to < 0) continue;
+        while (__atomic_load_n(guessed, __ATOMIC_ACQUIRE) != m->step)
+            if (!must) return;
+        for (int i = 0; i < guess[0]; i++)
+            ig_cache_fill(e, to, guess[1 + i], guess[1 + IG_GUESS_MOST + i], 1);
     }
-    /* A link far below the CPU is not worth a trial's steps. */
-    const int tried = m->share < 0 && !same && m->link.each[0] < 3 * m->by_cpu.each[0];
-    ig_trial_init(&m->trial, &rule, tried ? 2 : 1);
+}
+void ig_miss_look(struct ig_engine *e) { look(e, IG_N_LAYER, 1); }
+
+#ifndef MOVER_LEAST
+#define MOVER_LEAST 8 /* threads */
+#endif
+
+void ig_miss_team(struct ig_engine *e, int fills)
+{
+    struct ig_miss *m = &e->miss;
+    m->mover = fills && e->team.n >= MOVER_LEAST;
+    ig_team_set(&m->team, e->team.n - m->mover, NULL);
 }
 
-void ig_miss_begin(struct ig_miss *m)
-{
-    m->step++;
-    memcpy(m->ask->split, m->split[m->trial.now], sizeof m->split[0]);
-    m->ask->split[IG_N_EXPERT_USED + 1] = (int32_t)(m->reach / 4096);
-    /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
-    m->ask->split[0] = m->share < 0;
-    m->began = ig_seconds();
-}
-
-void ig_miss_end(struct ig_miss *m, int judged)
-{
-    ig_trial_step(&m->trial, &rule, judged ? ig_seconds() - m->began : -1.0);
-}
-
-static size_t say(char *text, size_t cap, size_t at, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-static size_t say(char *text, size_t cap, size_t at, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    const int n = vsnprintf(text + at, cap - at, fmt, ap);
-    va_end(ap);
-    return n > 0 && (size_t)n < cap - at ? at + (size_t)n : at;
-}
-
-const char *ig_miss_says(const struct ig_miss *m)
-{
-    static char text[512];
-    const struct ig_trial *t = &m->trial;
-    size_t at =
-        say(text, sizeof text, 0, "an expert takes %.1f us over the link", 1e6 * m->link.each[0]);
-    if (!m->cpu) {
-        say(text, sizeof text, at, ", which takes all");
-        return text;
-    }
-    at = say(text, sizeof text, at,
-             " (%.1f beside the CPU), %.1f by the CPU (%.1f beside the link) "
-             "and %.1f a layer; of 1 to %d misses the link takes",
-             1e6 * m->link.each[1], 1e6 * m->by_cpu.each[0], 1e6 * m->by_cpu.each[1],
-             1e6 * m->by_cpu.start, (int)IG_N_EXPERT_USED);
-    for (int n = 1; n <= IG_N_EXPERT_USED; n++)
-        at = say(text, sizeof text, at, " %d", (int)m->split[t->best][n]);
-    if (m->share >= 0)
-        say(text, sizeof text, at, ", as --link says");
-    else if (t->trials > 0)
-        say(text, sizeof text, at,
-            ": steps took %.3f ms by the rates, %.3f with the link alone (trial %u)",
-            1e3 * t->mean[0], 1e3 * t->mean[1], t->trials);
-    else
-        say(text, sizeof text, at, ", by these rates%s",
-            t->n_way > 1 ? "; no trial has ended yet" : "");
-    return text;
-}
+/* The thread that starts copies. */
+static int starter(const struct ig_miss *m) { return m->mover ? m->team.n : 0; }
 
 /* Until the device has asked for this layer.  A device that has failed would leave us waiting;
  * thread 0, which starts it, sees to that. */
@@ -99,16 +55,18 @@ static void await_question(const struct ig_worker *w, int layer)
     const uint32_t *posted = &e->miss.ask->posted[layer].step;
     for (uint32_t spins = 1; __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step; spins++) {
         ig_pause();
+        if (w->tid == starter(&e->miss)) look(e, layer, 0);
         if (w->tid == 0 && spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
             __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step)
             ig_die("device: it ended a step without asking for layer %d", layer);
     }
+    if (w->tid == starter(&e->miss)) look(e, layer, 1);
 }
 
 struct asked {
     const struct ig_layer *l;
     int layer, n;
-    const int32_t *rank, *expert;
+    const int32_t *rank, *expert, *way;
 };
 
 static const unsigned char *expert_at(const struct ig_engine *e, const struct asked *q, int i)
@@ -186,7 +144,7 @@ static void down(struct ig_worker *w, const struct asked *q, int i, int p)
 /* All threads; shares are panels, so that they are even whatever the numbers. */
 static void answer(struct ig_worker *w, const struct asked *q)
 {
-    struct ig_team *team = &w->e->team;
+    struct ig_team *team = &w->e->miss.team;
     const int panels = (IG_N_EMBD + 15) / 16;
     int lo, hi;
     ig_team_share(team, w->tid, q->n * BLOCKS * OF_BLOCK, &lo, &hi);
@@ -198,27 +156,48 @@ static void answer(struct ig_worker *w, const struct asked *q)
     ig_team_wait(team);
 }
 
+/* The device has its answer: what was asked may be copied. */
+static void fill_behind(struct ig_engine *e, const struct asked *q)
+{
+    for (int i = 0; i < q->n; i++)
+        if (q->way[i] >= 0) ig_cache_fill(e, q->layer, q->expert[i], q->way[i], 0);
+}
+
 void ig_miss_answer(struct ig_worker *w, int layer)
 {
     struct ig_miss *m = &w->e->miss;
     if (ig_layers[layer].ffn != IG_FFN_MOE) return;
     await_question(w, layer);
     const int32_t *asked = m->ask->asked[layer];
-    const struct asked q = { &ig_layers[layer], layer, asked[0], asked + 1,
-                             asked + 1 + IG_N_EXPERT_USED };
+    const struct asked q = { &ig_layers[layer],
+                             layer,
+                             asked[0],
+                             asked + 1,
+                             asked + 1 + IG_N_EXPERT_USED,
+                             asked + 1 + 2 * IG_N_EXPERT_USED };
     if (q.n == 0) return;
+    if (w->tid == m->team.n) { /* the mover */
+        while (__atomic_load_n(&m->ask->done[layer].step, __ATOMIC_ACQUIRE) != m->step) {
+            ig_pause();
+            look(w->e, layer + 1, 0);
+        }
+        fill_behind(w->e, &q);
+        return;
+    }
     if (w->tid == 0) ig_range_begin("misses by the CPU", layer);
     answer(w, &q);
-    if (w->tid == 0) ig_range_end();
-    if (w->tid == 0) __atomic_store_n(&m->ask->done[layer].step, m->step, __ATOMIC_RELEASE);
+    if (w->tid != 0) return;
+    ig_range_end();
+    __atomic_store_n(&m->ask->done[layer].step, m->step, __ATOMIC_RELEASE);
+    if (!m->mover) fill_behind(w->e, &q);
 }
 
-static uint32_t common(uint32_t a, uint32_t b) { return b ? common(b, a % b) : a; }
+static uint32_t gcd(uint32_t a, uint32_t b) { return b ? gcd(b, a % b) : a; }
 
 int ig_miss_pick(uint32_t i, uint32_t most, int32_t *expert)
 {
     uint32_t stride = (uint32_t)(most * UINT64_C(618) / 1000) + 1; /* the golden section */
-    while (common(stride, most) != 1) stride++;
+    while (gcd(stride, most) != 1) stride++;
     uint32_t at = (uint32_t)((uint64_t)i * stride % most);
     int layer = 0;
     for (; ig_layers[layer].ffn != IG_FFN_MOE || at >= ig_layers[layer].n_expert; layer++)
@@ -238,7 +217,7 @@ static uint32_t all_experts(void)
 double ig_miss_rehearse(struct ig_engine *e, uint32_t from, int n, int of)
 {
     double began = 0.0;
-#pragma omp parallel num_threads(e->team.n)
+#pragma omp parallel num_threads(e->miss.team.n)
     {
         struct ig_worker w = ig_worker(e, omp_get_thread_num());
         int32_t rank[IG_N_EXPERT_USED], expert[IG_N_EXPERT_USED];
@@ -248,7 +227,7 @@ double ig_miss_rehearse(struct ig_engine *e, uint32_t from, int n, int of)
                 rank[k] = k;
                 expert[k] = (expert[0] + k) % (int32_t)ig_layers[layer].n_expert;
             }
-            const struct asked q = { &ig_layers[layer], layer, of, rank, expert };
+            const struct asked q = { &ig_layers[layer], layer, of, rank, expert, NULL };
             if (i == 0 && w.tid == 0) began = ig_seconds();
             answer(&w, &q);
         }

@@ -248,6 +248,9 @@ void ig_attention(struct ig_worker *w, int layer); /* IG_MIXER_GQA */
 void ig_cross(struct ig_worker *w, int layer);     /* after it, when there is an encoder */
 void ig_latent(struct ig_worker *w, int layer);    /* IG_MIXER_MLA */
 void ig_moe(struct ig_worker *w, int layer);       /* every enum ig_ffn */
+/* One row, before a phase in which threads take over each other's work: what this thread will read
+ * of the router comes near.  With many threads some have a panel of it and the others none. */
+void ig_router_ahead(struct ig_worker *w, const struct ig_layer *l);
 /* What attention reads of the KV cache. */
 struct ig_reach {
     int place;         /* in the KV cache */
@@ -273,6 +276,13 @@ void ig_attn_output(struct ig_worker *w, const struct ig_mat *o);
 struct ig_worker ig_worker(struct ig_engine *e, int tid);
 /* Once: each stack's bias by distance from its table in the weights, [IG_N_REL_BUCKET][IG_N_HEAD]. */
 void ig_fill_bias(float *to, const float *const *table);
+/* An encoder's input, which is worked on in batches of rows; rows [at, at + batch) of it are e->batch
+ * from now on. */
+struct ig_enc_input {
+    const int32_t *ids;
+    int n, batch;
+};
+void ig_enc_rows(struct ig_engine *e, const struct ig_enc_input *in, int at);
 /* 16 hidden values: the model's activation of gate, times up (moe.c). */
 void ig_activate(float *h, const float *gate, const float *up);
 /* Router logits of a row -> its experts and their weights (route.c). */

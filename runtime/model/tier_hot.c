@@ -1,7 +1,7 @@
 /* tier_hot.c -- a plan's hot table: its experts are in their slots before the first token. */
 #include "state.h"
 
-#ifdef IG_POLICY_HOT
+#if IG_MEM_SLOTS_BYTES && defined(IG_POLICY_HOT)
 
 /* The most used expert of a set that is not resident yet, the lower id first; -1: none was used. */
 static int hottest(const struct ig_xcache *c, uint32_t set)

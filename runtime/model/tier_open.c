@@ -191,9 +191,9 @@ const char *ig_expert_where(const struct ig_engine *e)
     static char text[200];
     if (e->device) {
         snprintf(text, sizeof text,
-                 "%d sets of %d slots in the device's memory, %.0f %% of the rest within its "
+                 "%d sets of %d slots in the device's memory%s, %.0f %% of the rest within its "
                  "reach",
-                 e->miss.sets, e->miss.ways,
+                 e->miss.sets, e->miss.ways, IG_XC_STATIC ? ", filled at start for good" : "",
                  100.0 * (double)e->miss.reach / (double)(IG_DATA_BYTES - IG_RESIDENT_BYTES));
         return text;
     }

@@ -93,8 +93,10 @@ const char *ig_prefetch_says(const struct ig_engine *e)
 
 const char *ig_prefetch_says(const struct ig_engine *e)
 {
-    if (IG_XC && e->device)
-        return "off, because the device's cache takes what is missing when it is asked for";
+#if IG_XC
+    if (e->device) return ig_miss_ahead_says(&e->miss);
+#endif
+    (void)e;
     return IG_TIER == IG_TIER_MMAP ? "off, because the page cache decides"
                                    : "off, because all experts are in memory";
 }

@@ -1,9 +1,11 @@
-/* base.h and file.h: messages that cannot steer a terminal, names that are links. */
+/* base.h, file.h and temp.h: messages that cannot steer a terminal, names that are links. */
 #include "base.h"
 #include "bytes.h"
-#include "file.h"
+#include "temp.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 
 static void escapes(const char *from, size_t room, const char *want)
@@ -105,6 +107,25 @@ static void test_links(void **state)
     assert_int_equal(files_in_folder(), 3); /* nothing partial beside the links */
 }
 
+/* What a killed writer leaves goes when the name is written again; what a living one writes stays. */
+static void test_partial(void **state)
+{
+    const char *out = in_folder("out"), *dead = in_folder("out.partial-1"),
+               *alive = in_folder("out.partial-2"), *other = in_folder("out.partial-x");
+    (void)state;
+
+    put_text_at(dead, "half");
+    put_text_at(other, "not ours");
+    put_text_at(alive, "half");
+    const int before = files_in_folder(), fd = open(alive, O_RDONLY);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    put_text_at(out, "whole");
+    assert_int_equal(files_in_folder(), before); /* one more, one less */
+    assert_int_equal(access(dead, F_OK), -1);
+    holds(alive, "half"), holds(other, "not ours"), holds(out, "whole");
+    close(fd);
+}
+
 static void test_bad_links(void **state)
 {
     const char *loop = in_folder("loop"), *nowhere = in_folder("nowhere");
@@ -152,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_escape),
         cmocka_unit_test(test_links),
+        cmocka_unit_test(test_partial),
         cmocka_unit_test(test_bad_links),
         cmocka_unit_test(test_exit_leaves_nothing),
     };

@@ -1,4 +1,4 @@
-/* kernels_math_test.c -- kernels/math.h: exponential, f16, bf16.
+/* kernels_math_test.c -- kernels/math.h: exponential, a 127th, f16, bf16.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,12 +70,27 @@ static void bf16_rounds_to_even(void **state)
     assert_true(isnan(ig_bf16_to_f32(ig_bf16_from_f32(NAN))));
 }
 
+static void a_127th_is_what_division_gives(void **state)
+{
+    (void)state;
+    for (uint32_t u = 0; u < 0x7f800000; u += 331) {
+        const float x = ig_bits_f32(u), want = x / 127.0f, got = ig_over_127(x);
+        assert_true(want < 0x1p-126f ? got < 0x1p-126f : got == want);
+    }
+    for (uint32_t i = 0; i < 4096; i++) { /* around the least normal result */
+        const uint32_t u = ig_f32_bits(127.0f * 0x1p-126f) - 2048 + i;
+        const float x = ig_bits_f32(u), want = x / 127.0f, got = ig_over_127(x);
+        assert_true(want < 0x1p-126f ? got < 0x1p-126f : got == want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_within_two_ulps),
         cmocka_unit_test(f16_converts_exactly),
         cmocka_unit_test(bf16_rounds_to_even),
+        cmocka_unit_test(a_127th_is_what_division_gives),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("kernels_math", tests, NULL, NULL);

@@ -33,7 +33,7 @@ static void never_worse_than_one_side(void **state)
         link.each[1] = link.each[0] * (1 + chance());
         cpu.each[1] = cpu.each[0] * (1 + chance());
         int32_t split[MOST + 1];
-        ig_split(&link, &cpu, MOST, split);
+        ig_split(&link, &cpu, MOST, 1, split);
         assert_int_equal(split[0], 0);
         for (int m = 1; m <= MOST; m++) {
             assert_in_range(split[m], 0, m);
@@ -83,21 +83,40 @@ static void fixed_costs_count(void **state)
     const struct ig_side link = { 4e-6, { 52e-6, 62e-6 } };
     struct ig_side cpu = { 6e-6, { 27e-6, 27e-6 } };
     int32_t split[MOST + 1];
-    ig_split(&link, &cpu, MOST, split);
+    ig_split(&link, &cpu, MOST, 1, split);
     assert_int_equal(split[1], 0);
     cpu.start = 40e-6;
-    ig_split(&link, &cpu, MOST, split);
+    ig_split(&link, &cpu, MOST, 1, split);
     assert_int_equal(split[1], 1);
     assert_true(split[4] < 4);
     cpu.start = 1e-3;
-    ig_split(&link, &cpu, MOST, split);
+    ig_split(&link, &cpu, MOST, 1, split);
     for (int m = 0; m <= MOST; m++) assert_int_equal(split[m], m);
     /* A side that is not there. */
     const struct ig_side none = { 0 };
-    ig_split(&link, &none, MOST, split);
+    ig_split(&link, &none, MOST, 1, split);
     assert_int_equal(split[MOST], MOST);
-    ig_split(&none, &cpu, MOST, split);
+    ig_split(&none, &cpu, MOST, 1, split);
     assert_int_equal(split[MOST], 0);
+}
+
+/* What is copied behind the work is not missing again: the split is the sooner one, by however
+ * little. */
+static void copied_behind_is_the_soonest(void **state)
+{
+    (void)state;
+    for (int i = 0; i < STEPS; i++) {
+        struct ig_side link = { 1e-5 * chance(), { 1e-4 * chance() + 1e-7 } };
+        struct ig_side cpu = { 3e-5 * chance(), { 1e-4 * chance() + 1e-7 } };
+        link.each[1] = link.each[0] * (1 + chance());
+        cpu.each[1] = cpu.each[0] * (1 + chance());
+        int32_t split[MOST + 1];
+        ig_split(&link, &cpu, MOST, 0, split);
+        for (int m = 1; m <= MOST; m++)
+            for (int f = 0; f <= m; f++)
+                assert_true(ig_split_seconds(&link, &cpu, split[m], m - split[m]) <=
+                            ig_split_seconds(&link, &cpu, f, m - f));
+    }
 }
 
 static const struct ig_trial_rule rule = { 32, 16, 8, 4, 1024, 0.98 };
@@ -138,7 +157,7 @@ static double took_machine(int way, uint32_t i)
 static void trial_corrects_calibration(void **state)
 {
     (void)state;
-    ig_split(&link_side, &cpu_side, MOST, of_way[0]);
+    ig_split(&link_side, &cpu_side, MOST, 1, of_way[0]);
     for (int m = 0; m <= MOST; m++) of_way[1][m] = m;
     struct ig_trial t;
     hidden = 0.0;
@@ -205,9 +224,13 @@ static void trial_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(never_worse_than_one_side), cmocka_unit_test(as_the_generator_reckons),
-        cmocka_unit_test(fixed_costs_count),         cmocka_unit_test(trial_corrects_calibration),
-        cmocka_unit_test(trial_keeps_way_0),         cmocka_unit_test(trial_order),
+        cmocka_unit_test(never_worse_than_one_side),
+        cmocka_unit_test(as_the_generator_reckons),
+        cmocka_unit_test(fixed_costs_count),
+        cmocka_unit_test(copied_behind_is_the_soonest),
+        cmocka_unit_test(trial_corrects_calibration),
+        cmocka_unit_test(trial_keeps_way_0),
+        cmocka_unit_test(trial_order),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("split", tests, NULL, NULL);

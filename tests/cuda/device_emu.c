@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 typedef void kernel_fn(const struct ig_args a);
 
@@ -45,6 +46,14 @@ struct node { /* a launch, or a copy when fn is NULL */
     uint64_t bytes;
 };
 
+enum { MOST_FETCH = 256 };
+struct fetch {
+    void *dst, *flag;
+    const void *src;
+    uint64_t bytes;
+    const uint32_t *value;
+};
+
 struct ig_device {
     unsigned char *mem;
     int recording, n_node;
@@ -57,6 +66,9 @@ struct ig_device {
     struct ig_device_calls calls;
     uint64_t chunk, reached, reach_want;
     struct node queue[MOST_NODE];
+    struct fetch fetch[MOST_FETCH];
+    uint64_t asked, fetched; /* fetches so far; those that have ended */
+    pthread_t fetcher;
 };
 static struct ig_device device;
 
@@ -84,6 +96,52 @@ static void *stream(void *arg)
     }
     pthread_mutex_unlock(&d->lock);
     return NULL;
+}
+
+/* The copies' stream, slow and at odd times: where a fetch goes there is garbage until it has come. */
+static void fetch_one(const struct fetch *f, unsigned *seed)
+{
+    static const long ns[] = { 0, 1000000, 20000000, 80000000, 200000000 };
+    *seed = *seed * 1103515245u + 12345u;
+    const struct timespec t = { .tv_nsec = ns[*seed / 65536 % 5] };
+    memset(f->dst, 0xff, f->bytes);
+    nanosleep(&t, NULL);
+    memcpy(f->dst, f->src, f->bytes);
+    __atomic_store_n((uint32_t *)f->flag, *f->value, __ATOMIC_RELEASE);
+}
+static void *fetcher(void *arg)
+{
+    struct ig_device *d = arg;
+    unsigned seed = 1;
+    pthread_mutex_lock(&d->lock);
+    for (;;) {
+        while (d->fetched == d->asked && !d->closing) pthread_cond_wait(&d->changed, &d->lock);
+        if (d->fetched == d->asked) break;
+        const struct fetch f = d->fetch[d->fetched % MOST_FETCH];
+        pthread_mutex_unlock(&d->lock);
+        fetch_one(&f, &seed);
+        pthread_mutex_lock(&d->lock);
+        d->fetched++;
+        pthread_cond_broadcast(&d->changed);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+void ig_device_fetch(struct ig_device *d, void *dst, const void *host, uint64_t bytes, void *flag,
+                     const uint32_t *value)
+{
+    pthread_mutex_lock(&d->lock);
+    if (d->asked - d->fetched == MOST_FETCH) ig_die("emulated device: more than %d fetches", MOST_FETCH);
+    d->fetch[d->asked++ % MOST_FETCH] = (struct fetch){ dst, flag, host, bytes, value };
+    d->calls.fetches++;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+}
+static void fetches_end(struct ig_device *d)
+{
+    pthread_mutex_lock(&d->lock);
+    while (d->fetched < d->asked) pthread_cond_wait(&d->changed, &d->lock);
+    pthread_mutex_unlock(&d->lock);
 }
 
 static void push(struct ig_device *d, const struct node *n)
@@ -125,7 +183,10 @@ enum ig_err ig_device_open(struct ig_device **d, const char *arch, uint64_t byte
     device.put = device.run = 0;
     pthread_mutex_init(&device.lock, NULL);
     pthread_cond_init(&device.changed, NULL);
-    if (pthread_create(&device.thread, NULL, stream, &device) != 0) ig_die("emulated device: no thread");
+    device.asked = device.fetched = 0;
+    if (pthread_create(&device.thread, NULL, stream, &device) != 0 ||
+        pthread_create(&device.fetcher, NULL, fetcher, &device) != 0)
+        ig_die("emulated device: no thread");
     *d = &device;
     return IG_OK;
 }
@@ -138,10 +199,12 @@ void ig_device_close(struct ig_device *d)
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
     pthread_join(d->thread, NULL);
+    pthread_join(d->fetcher, NULL);
     free(d->mem);
     d->mem = NULL;
 }
 
+int ig_device_units(const struct ig_device *d) { return (void)d, 1; } /* few: blocks have several items */
 const char *ig_device_name(const struct ig_device *d) { return (void)d, "emulated"; }
 double ig_device_link(struct ig_device *d) { return (void)d, 0.0; }
 uint64_t ig_device_used(const struct ig_device *d) { return (void)d, 0; }
@@ -239,6 +302,7 @@ void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t b
 {
     (void)slot;
     ig_device_wait(d);
+    fetches_end(d);
     memcpy(dst, host, bytes);
 }
 void ig_device_slow(struct ig_device *d, uint64_t bw) { (void)d, (void)bw; }

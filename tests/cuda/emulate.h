@@ -89,6 +89,13 @@ IG_FN unsigned ig_read2(const void *p) { return ig_load2(p); }
 IG_FN float ig_load_float(const float *p) { return *p; }
 IG_FN int ig_load_fresh(const int *p) { return *p; }
 IG_FN float ig_load_host(const float *p) { return *(const volatile float *)p; }
+IG_FN int ig_load_host_int(const int *p) { return *(const volatile int *)p; }
+IG_FN ig_u4 ig_load16_host(const void *p) { return ig_load16(p); }
+IG_FN int ig_load_arrived(const int *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+IG_FN void ig_await_arrived(const int *p, int number)
+{
+    while (ig_load_arrived(p) - number < 0) sched_yield();
+}
 IG_FN void ig_await_host(const unsigned *done, unsigned step)
 {
     while (__atomic_load_n(done, __ATOMIC_ACQUIRE) != step) sched_yield();
@@ -116,8 +123,19 @@ IG_FN void ig_mma16(int *d, const unsigned *a, unsigned b, int c) { emu_mma(d, a
 IG_FN void ig_mma_bf16(float *d, const unsigned *a, const unsigned *b) { emu_mma_bf16(d, a, b); }
 unsigned ig_to_bf16(float lo, float hi);
 IG_FN unsigned ig_ballot(int v) { return emu_ballot(v); }
+IG_FN unsigned ig_warp_max(unsigned v)
+{
+    for (int mask = 1; mask < 32; mask *= 2) {
+        const unsigned other = emu_swap(v, mask);
+        v = other > v ? other : v;
+    }
+    return v;
+}
+IG_FN float ig_inverse(float x) { return 1.0f / x; }
 IG_FN int ig_count(unsigned bits) { return __builtin_popcount(bits); }
 IG_FN void ig_after_previous(void) {}
+#define stamp_mark(i) ((void)0)
+#define stamp_at(pos)
 
 IG_FN int ig_dot4(unsigned w, int x, int c)
 {

@@ -5,6 +5,7 @@ local lib = require "lib"
 local plan_background = require "gen.plan_background"
 local plan_cache = require "gen.plan_cache"
 local plan_device = require "gen.plan_device"
+local plan_hot = require "gen.plan_hot"
 
 local eq = lu.assertEquals
 local T = {}
@@ -17,21 +18,65 @@ function T.test_cache_covers_layers_first()
 end
 
 function T.test_cache_seconds_by_hand()
-  -- 1 layer, 4 experts, 1 used, slots for 1: h = sqrt(1/4) = 0.5.  Slot 1e9 B: link and CPU together
-  -- 0.5e9/(20e9 + 10e9); GPU 0.5e9/100e9.
-  local m = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }
+  -- 1 layer, 4 experts, 1 used, slots for 2: h = sqrt(2/4).  Slot 1e9 B: link and CPU together
+  -- (1 - h) 1e9/(20e9 + 10e9); GPU h 1e9/100e9.
+  local m, h = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }, math.sqrt(2 / 4)
   local hw = { cpu_bw = 10e9, mem_bw = 40e9,
-    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9,
+    gpu = { vram = 2500000000, vram_reserve = 0, vram_bw = 100e9,
             link_bw = 20e9, busy_link_bw = 20e9, busy_cpu_bw = 10e9 } }
   local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }
   local cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
-  eq({ cache.sets, cache.ways, cache.slots }, { 1, 1, 1 })
-  lu.assertAlmostEquals(cache.seconds, 0.5 / 30 + 0.005, 1e-12)
+  eq({ cache.sets, cache.ways, cache.slots }, { 1, 2, 2 })
+  lu.assertAlmostEquals(cache.seconds, (1 - h) / 30 + h / 100, 1e-12)
   -- Together they are slower than each alone.
   hw.gpu.busy_cpu_bw = 5e9
   cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
-  lu.assertAlmostEquals(cache.seconds, 0.5 / 25 + 0.005, 1e-12)
-  eq(cache.hit_rate, 0.5)
+  lu.assertAlmostEquals(cache.seconds, (1 - h) / 25 + h / 100, 1e-12)
+  eq(cache.hit_rate, h)
+  -- One way has no room for copies behind the work: the layer waits for the link.  h = sqrt(1/4).
+  hw.gpu.vram = 1500000000
+  cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
+  eq({ cache.sets, cache.ways, cache.slots }, { 1, 1, 1 })
+  lu.assertAlmostEquals(cache.seconds, 0.5 / 20 + 0.005, 1e-12)
+end
+
+-- By hand: the first half of the trace uses experts 2, 2, 1, the second 2, 1, 0.
+function T.test_hot_table_by_ways()
+  local chosen = { 2, 2, 1, 2, 1, 0 }
+  local trace = { n_row = 6, n_layer = 1, n_expert = 4, top_k = 1, expert = function(row) return chosen[row] end }
+  local share = plan_hot.by_ways({ n_layer = 1, n_expert = 4, n_expert_used = 1 }, { 1 }, trace)
+  eq(share, { 1 / 3, 2 / 3, 1, 1 })
+end
+
+-- Filled at start: a guess's share of a layer, or the trace's; all misses are the CPU's.
+function T.test_static_placement()
+  local text = lib.read(lib.root .. "tests/data/tiny-route.trace")
+  local function plan(option, texts)
+    return lib.plan("tiny-mixtral", "4090", { "vram_ways=4", "policy=static", option }, texts)
+  end
+  local p = plan()
+  eq({ p.cache.policy, p.cache.hit_rate, p.cache.traced }, { "static", 4 / 16, false })
+  local missed = 7 * 2 * 12 / 16 * p.cache.slot_bytes / p.hw.cpu_bw
+  lu.assertAlmostEquals(p.cache.seconds - missed,
+    (p.layout.token_resident_bytes + 7 * 2 * 4 / 16 * p.cache.slot_bytes) / p.hw.gpu.vram_bw, 1e-12)
+  local files = lib.files(p)
+  lu.assertStrContains(files["config.h"], "#define IG_XC_STATIC     1")
+  lu.assertStrContains(files["config.h"], "#define IG_POLICY_HOT     ig_xc_hot")
+  local traced = plan("trace=x", { trace = text })
+  lu.assertTrue(traced.cache.hit_rate > 4 / 16)
+  eq(#traced.cache.hot, 7 * 16)
+  lu.assertNotEquals(lib.files(traced)["tables.c"], files["tables.c"])
+  -- Beside the cache that learns, for who reads the plan.
+  p = lib.plan("tiny-mixtral", "4090", { "vram_ways=4", "trace=x" }, { trace = text })
+  eq({ p.placed.seconds, p.placed.traced, p.cache.hot }, { traced.cache.seconds, true, nil })
+end
+
+function T.test_policies_of_a_device()
+  local function why(...) return select(2, lib.plan("tiny-mixtral", "4090", { ... }))[1] end
+  lu.assertStrContains(why("vram_ways=4", "policy=lru"),
+    "--set: policy: want decay or static for a cache in VRAM, got lru")
+  lu.assertStrContains(why("policy=static"), "--set: policy: want experts that do not all fit VRAM")
+  eq(why("vram_ways=4", "policy=decay"), nil)
 end
 
 function T.test_cache_holds_everything_when_it_can()
@@ -78,6 +123,10 @@ function T.test_published_phi_geometry()
   lu.assertTrue(p.cache.slots >= 125 and p.cache.slots <= 128, p.cache.slots)
   lu.assertStrContains(shapes(p.cache.weighed), "25 x 5, 21 x 6")
   eq(shapes { p.background }, "21 x 6")
+  -- Larger batches take slots that 31 sets of 4 leave over: the default's answers are as fast.
+  local default = published("phi-3.5-moe")
+  eq({ default.size.batch, default.cache.sets, default.cache.ways }, { 2048, p.cache.sets, p.cache.ways })
+  eq(default.cache.seconds, p.cache.seconds)
 end
 
 -- Rows of a batch against slots: 2048 rows cost Mixtral a slot and a set, which its answers feel; where they

@@ -146,6 +146,8 @@ function T.test_cache_that_cannot_hit_is_refused()
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "experts_ram=20" }),
     "), got 51 (--set experts_ram, percent: want 25 or more)")
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "slots=1000000000" }), "(--set slots, bytes: 1000000000)")
+  eq(refused("mixtral", "avx2-desktop", { "experts_ram=30", "slots=9000000000" }),
+    "--set: slots: want slots or experts_ram, got both")
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "experts_ram=30", "sets=33" }),
     "cache: want at most 32 sets")
   eq(refused("mixtral", "avx2-desktop", { "tier=mmap", "experts_ram=30" }),

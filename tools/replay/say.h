@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "file.h"
+#include "temp.h"
 
 /* "replay: ..." on standard error, control bytes escaped; -1. */
 int ig_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

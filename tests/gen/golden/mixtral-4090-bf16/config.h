@@ -68,8 +68,8 @@ enum {
     IG_ATTN_SLICE    = 32,
 
     /* -- expert cache in VRAM: one set a cached layer (gen/plan_cache.lua) */
-    IG_XC_SETS       = 28,
-    IG_XC_WAYS       = 2,
+    IG_XC_SETS       = 14,
+    IG_XC_WAYS       = 4,
 };
 
 /* The model's arithmetic (runtime/base/plan.h has the kinds): constants, so that what a model
@@ -109,9 +109,10 @@ enum {
 #define IG_KV_Q8         0 /* 1: the KV cache is in Q8_0 */
 #define IG_UNIFIED       0 /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            1 /* 1: the device has a cache of the experts, RAM has them all */
+#define IG_XC_STATIC     0 /* 1: it is filled at start and keeps what it has */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     UINT64_C(60000000000)
-#define IG_PREDICTED_TPS 4.432f
+#define IG_PREDICTED_TPS 3.696f
 
 /* The weights data (gen/plan_layout.lua). */
 #define IG_DATA_BYTES     UINT64_C(93408215040)
@@ -189,7 +190,7 @@ enum {
 #define IG_VRAM_BW        UINT64_C(900000000000)
 #define IG_XC_SLOT_BYTES  UINT64_C(352321536)
 #define IG_XC_BYTES       UINT64_C(19730006016)
-#define IG_VRAM_BYTES     UINT64_C(23712727040)
+#define IG_VRAM_BYTES     UINT64_C(23712735232)
 #define IG_VRAM_USABLE    UINT64_C(23743954944)
 #define IG_VRAM_DATA_OFF       UINT64_C(0)
 #define IG_VRAM_DATA_BYTES     UINT64_C(3213901824)
@@ -243,13 +244,17 @@ enum {
 #define IG_VRAM_INPUT_BYTES    UINT64_C(0)
 #define IG_VRAM_WAY_OFF        UINT64_C(3982704640)
 #define IG_VRAM_WAY_BYTES      UINT64_C(2048)
-#define IG_VRAM_USE_OFF        UINT64_C(3982708736)
+#define IG_VRAM_FILL_OFF       UINT64_C(3982708736)
+#define IG_VRAM_FILL_BYTES     UINT64_C(2048)
+#define IG_VRAM_USE_OFF        UINT64_C(3982712832)
 #define IG_VRAM_USE_BYTES      UINT64_C(2048)
-#define IG_VRAM_VICTIM_OFF     UINT64_C(3982712832)
-#define IG_VRAM_VICTIM_BYTES   UINT64_C(1024)
-#define IG_VRAM_COUNT_OFF      UINT64_C(3982716928)
-#define IG_VRAM_COUNT_BYTES    UINT64_C(916)
-#define IG_VRAM_SLOTS_OFF      UINT64_C(3982721024)
+#define IG_VRAM_VICTIM_OFF     UINT64_C(3982716928)
+#define IG_VRAM_VICTIM_BYTES   UINT64_C(1280)
+#define IG_VRAM_COUNT_OFF      UINT64_C(3982721024)
+#define IG_VRAM_COUNT_BYTES    UINT64_C(2352)
+#define IG_VRAM_GUESS_OFF      UINT64_C(3982725120)
+#define IG_VRAM_GUESS_BYTES    UINT64_C(64)
+#define IG_VRAM_SLOTS_OFF      UINT64_C(3982729216)
 #define IG_VRAM_SLOTS_BYTES    UINT64_C(19730006016)
 
 /* The generator's arithmetic, checked once more by the compiler. */

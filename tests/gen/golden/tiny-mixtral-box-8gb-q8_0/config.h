@@ -96,6 +96,7 @@ enum {
 #define IG_KV_Q8         0 /* 1: the KV cache is in Q8_0 */
 #define IG_UNIFIED       0 /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            0 /* 1: the device has a cache of the experts, RAM has them all */
+#define IG_XC_STATIC     0 /* 1: it is filled at start and keeps what it has */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     UINT64_C(20000000000)
 #define IG_PREDICTED_TPS 3277.0f

@@ -1,0 +1,123 @@
+/* temp.c -- see temp.h. */
+#include "temp.h"
+#include "stop.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PARTIAL ".partial-"
+
+enum ig_err ig_temp_check(const char *out, struct ig_why *why)
+{
+    struct stat st;
+    if (stat(out, &st) != 0 || S_ISREG(st.st_mode)) return IG_OK;
+    return ig_fail(why, IG_IO, "%s: want the name of a regular file, got something else", out);
+}
+
+/* Removes `to.partial-PID` files of processes that were killed: whoever writes one holds its lock. */
+static void sweep(const char *to)
+{
+    const char *slash = strrchr(to, '/'), *base = slash ? slash + 1 : to;
+    const size_t n = strlen(base), mark = strlen(PARTIAL);
+    char *folder = slash ? strndup(to, (size_t)(slash + 1 - to)) : strdup("./");
+    DIR *dir = folder ? opendir(folder) : NULL;
+
+    for (struct dirent *d; dir && (d = readdir(dir));) {
+        const char *pid = d->d_name + n + mark;
+        if (strncmp(d->d_name, base, n) != 0 || strncmp(d->d_name + n, PARTIAL, mark) != 0 ||
+            *pid == '\0' || strspn(pid, "0123456789") != strlen(pid))
+            continue;
+        const int fd = openat(dirfd(dir), d->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(dirfd(dir), d->d_name, 0);
+        if (fd >= 0) close(fd);
+    }
+    if (dir) closedir(dir);
+    free(folder);
+}
+
+/* A file of our own that nobody has swept before it was locked; -1 with errno. */
+static int create(const char *name, unsigned mode)
+{
+    struct stat st;
+    for (int tries = 0; tries < 8; tries++) {
+        const int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (fd < 0) return -1;
+        flock(fd, LOCK_EX | LOCK_NB); /* where there are no locks, nobody sweeps */
+        if (fstat(fd, &st) == 0 && st.st_nlink > 0) return fd;
+        close(fd);
+    }
+    errno = EBUSY;
+    return -1;
+}
+
+enum ig_err ig_temp_open(struct ig_temp *t, const char *out, unsigned mode, struct ig_why *why)
+{
+    *t = (struct ig_temp){ .fd = -1 };
+    const enum ig_err err = ig_temp_check(out, why);
+    if (err) return err;
+    char *to = ig_file_target(out);
+    if (!to) return ig_fail(why, IG_IO, "%s: cannot create: %s", out, strerror(errno));
+    const size_t n = strlen(to) + 32;
+    char *name = malloc(n);
+    if (!name) {
+        free(to);
+        return ig_fail(why, IG_NO_MEM, "%s: no memory", out);
+    }
+    snprintf(name, n, "%s" PARTIAL "%ld", to, (long)getpid());
+    ig_stop_catch();
+    sweep(to);
+    t->fd = create(name, mode);
+    if (t->fd >= 0) {
+        t->out = out;
+        t->to = to;
+        t->name = name;
+        ig_stop_unlink(name);
+        sigaction(SIGXFSZ, &(struct sigaction){ .sa_handler = SIG_IGN }, &t->xfsz);
+        return IG_OK;
+    }
+    const int error = errno;
+    const char *slash = strrchr(to, '/');
+    if (error == ENOENT && slash)
+        ig_fail(why, IG_IO, "%s: cannot create: the folder %.*s does not exist", out,
+                (int)(slash - to), to);
+    else
+        ig_fail(why, IG_IO, "%s: cannot create: %s", out, strerror(error));
+    free(name); /* not ours to remove */
+    free(to);
+    return IG_IO;
+}
+
+static void end(struct ig_temp *t, int remove)
+{
+    if (t->fd >= 0) close(t->fd);
+    if (t->name) {
+        if (remove) unlink(t->name);
+        ig_stop_spare(t->name);
+        sigaction(SIGXFSZ, &t->xfsz, NULL);
+        free(t->name);
+        free(t->to);
+    }
+    *t = (struct ig_temp){ .fd = -1 };
+}
+
+enum ig_err ig_temp_keep(struct ig_temp *t, struct ig_why *why)
+{
+    enum ig_err err = IG_OK;
+
+    if (close(t->fd) != 0) err = ig_fail(why, IG_IO, "%s: %s", t->name, strerror(errno));
+    t->fd = -1;
+    if (!err && rename(t->name, t->to) != 0)
+        err =
+            ig_fail(why, IG_IO, "%s: cannot rename %s to it: %s", t->out, t->name, strerror(errno));
+    end(t, err != IG_OK);
+    return err;
+}
+
+void ig_temp_drop(struct ig_temp *t) { end(t, 1); }

@@ -1,0 +1,104 @@
+/* miss_plan.c -- which side takes the device's misses, and what is copied beside the work: see
+ * miss.h.
+ */
+#include "state.h"
+#include "machine.h"
+
+#include <string.h>
+
+#if IG_XC
+
+/* What the trial of the ways counts.  Where what the CPU computes stays missing, a cache's content
+ * follows the way, so that blocks are long; else short ones see the same text. */
+static const struct ig_trial_rule long_blocks = {
+    .warm = 32, .block = 24, .skip = 12, .rounds = 4, .every = 2048, .gain = 0.98
+};
+static const struct ig_trial_rule short_blocks = {
+    .warm = 32, .block = 4, .skip = 1, .rounds = 16, .every = 2048, .gain = 0.98
+};
+static const struct ig_trial_rule *rule_of(const struct ig_miss *m)
+{
+    return m->way[0].behind || m->way[0].ahead ? &short_blocks : &long_blocks;
+}
+
+int ig_miss_share(const struct ig_miss *m) { return IG_XC_STATIC ? 0 : m->share; }
+
+/* A way of the trial: its split; prefetch or not; what the CPU computes is copied behind the work,
+ * or stays missing. */
+static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name, int ahead,
+                                   int behind)
+{
+    struct ig_miss_way *w = &m->way[(*n)++];
+    *w = (struct ig_miss_way){ .name = name };
+    w->ahead = ahead ? IG_FILLS_AHEAD : 0;
+    w->behind = !behind ? 0 : ahead ? IG_FILLS_BESIDE : IG_FILLS_MOST;
+    return w;
+}
+static void by_link(struct ig_miss_way *w, int per_cent)
+{
+    for (int n = 0; n <= IG_N_EXPERT_USED; n++) w->split[n] = (n * per_cent + 50) / 100;
+}
+
+/* With copies beside the work the link is theirs: what is asked of it meanwhile waits for them, and
+ * they for it (bench/LOG.tsv), so that the CPU, where it is no slower by far, answers all. */
+static void plan_copies(struct ig_miss *m)
+{
+    const int ahead = m->ahead > 0;
+    const double cpu = ig_split_seconds(&m->link, &m->by_cpu, 0, 1),
+                 link = ig_split_seconds(&m->link, &m->by_cpu, 1, 0);
+    int n = 0;
+    if (cpu < 1.5 * link) {
+        by_link(add_way(m, &n, "by the CPU and copies", ahead, 1), 0);
+        if (ahead) by_link(add_way(m, &n, "without prefetch", 0, 1), 0);
+    }
+    /* A link far below the CPU is not worth a trial's steps. */
+    if (m->link.each[0] < 3 * m->by_cpu.each[0]) {
+        by_link(add_way(m, &n, "with the link alone", 0, 0), 100);
+        ig_split(&m->link, &m->by_cpu, IG_N_EXPERT_USED, 1,
+                 add_way(m, &n, "by the rates", ahead, 0)->split);
+    }
+    ig_trial_init(&m->trial, rule_of(m), n);
+}
+
+void ig_miss_plan(struct ig_miss *m)
+{
+    const struct ig_side none = { 0 };
+    const int share = ig_miss_share(m), own = share < 0;
+    const int can = m->cpu && !IG_XC_STATIC && m->ways > IG_N_EXPERT_USED && m->link.each[0] > 0.0;
+    int n = 0, same = 1;
+    if (!can) m->ahead = 0;
+    if (own && can && m->behind < 0) {
+        plan_copies(m);
+        return;
+    }
+    struct ig_miss_way *w = add_way(m, &n, "by the rates", m->ahead, can && m->behind == 1);
+    ig_split(&m->link, m->cpu ? &m->by_cpu : &none, IG_N_EXPERT_USED, !w->behind, w->split);
+    if (m->cpu && !own) by_link(w, share);
+    for (int i = 0; i <= IG_N_EXPERT_USED; i++) same &= w->split[i] == i;
+    if (own && !same && m->link.each[0] < 3 * m->by_cpu.each[0])
+        by_link(add_way(m, &n, "with the link alone", m->ahead, 0), 100);
+    ig_trial_init(&m->trial, rule_of(m), n);
+}
+
+void ig_miss_begin(struct ig_miss *m, int pinning)
+{
+    const struct ig_miss_way *w = &m->way[m->trial.now];
+    int32_t *split = m->ask->split;
+    m->step++;
+    m->looked = 0;
+    memcpy(split, w->split, sizeof w->split);
+    split[IG_ASK_PAGES] = (int32_t)(m->reach / 4096);
+    split[IG_ASK_BEHIND] = pinning ? 0 : w->behind;
+    split[IG_ASK_AHEAD] = pinning ? 0 : w->ahead;
+    split[IG_ASK_WAIT] = m->link.each[0] < 2 * (m->by_cpu.start + m->by_cpu.each[0]);
+    /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
+    split[0] = ig_miss_share(m) < 0 && w->behind == 0 && w->ahead == 0;
+    m->began = ig_seconds();
+}
+
+void ig_miss_end(struct ig_miss *m, int judged)
+{
+    ig_trial_step(&m->trial, rule_of(m), judged ? ig_seconds() - m->began : -1.0);
+}
+
+#endif
