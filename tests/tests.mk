@@ -162,10 +162,11 @@ ENGINE_blocks-d := $(call blocks,q5_1,q5_0,q6_k,iq4_xs)
 ENGINE_blocks-e := $(call blocks,q2_k,q4_k,mxfp4,mxfp4)
 
 # Unit tests: those of PLAN_UNITS need an engine's plan, t-demo's; of TIER_UNITS, t-tier's.
-TIER_UNITS := tier alloc
+TIER       := tier tier_ahead tier_fault
+TIER_UNITS := $(TIER) alloc
 PACK_UNITS := pack pack_refuse
-PLAN_UNITS := $(filter-out tier,$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack|pack_run)\.h"' tests/c/*_test.c)))
-UNITS      := $(filter-out tier $(PLAN_UNITS) $(if $(filter-out x86_64,$(ARCH)),amx),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
+PLAN_UNITS := $(filter-out $(TIER),$(patsubst tests/c/%_test.c,%,$(shell grep -lE '\#include "(config|tables|state|cmd|pack|pack_run)\.h"' tests/c/*_test.c)))
+UNITS      := $(filter-out $(TIER) $(PLAN_UNITS) $(if $(filter-out x86_64,$(ARCH)),amx),$(patsubst tests/c/%_test.c,%,$(wildcard tests/c/*_test.c)))
 FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
@@ -177,7 +178,7 @@ $(T)/%_test: EXTRA = $(if $(filter mma,$*),tests/cuda/emulate.c)
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(EXTRA) $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
-$(OUT)/tier_test$(FLAVOR): WRAP := $(addprefix -Wl$(comma)--wrap=,ig_copy_file_open ig_copy_file_close ig_tier_wait ig_tier_layer \
+$(TIER:%=$(OUT)/%_test$(FLAVOR)): WRAP := $(addprefix -Wl$(comma)--wrap=,ig_copy_file_open ig_copy_file_close ig_tier_wait ig_tier_layer \
     $(if $(filter thread,$(SAN)),GOMP_parallel))
 UNIT_LINK  = $(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote $(OUT) $(WRAP) -o $@ $< $(filter-out %/main.o,$(filter %.o,$^)) \
              $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)

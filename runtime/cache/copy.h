@@ -26,6 +26,7 @@ struct ig_copy {
     void *ctx;
     uint32_t depth; /* most pieces at a time */
     uint32_t align; /* of from, to and bytes: a piece is cut at multiples of it */
+    int early;      /* what has come of a piece may be looked at before the piece has ended */
     /* Start a piece; 0, or the errno why it did not start. */
     int (*submit)(void *ctx, const struct ig_piece *p);
     /* One piece that ended: 1, or 0 when none has.  wait: sleep until one has. */

@@ -133,6 +133,7 @@ enum ig_err ig_copy_file_open(struct ig_copy *copy, const struct ig_copy_file_co
     start_ring(f, c);
     *how = (struct ig_copy_file_how){ f->own_fd >= 0, f->ring_on, f->registered };
     *copy = (struct ig_copy){ .ctx = f, .depth = f->ring_on ? c->depth : 1, .align = 4096 };
+    copy->early = f->ring_on;
     copy->submit = f->ring_on ? submit_ring : submit_plain;
     copy->poll = f->ring_on ? poll_ring : poll_plain;
     /* Older kernels take the time through the submissions, which are not the sleeper's. */

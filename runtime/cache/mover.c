@@ -1,7 +1,6 @@
 /* mover.c -- the mover's thread and its two queues; rules in mover.h. */
-#include "mover.h"
+#include "move_check.h"
 
-#include "hash.h"
 #include "machine.h"
 
 #include <errno.h>
@@ -24,6 +23,7 @@ static void futex_wake(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
+void ig_move_tell(struct ig_move *v) { futex_wake(&v->state); }
 
 /* -- queues; the lock is held */
 
@@ -60,6 +60,7 @@ static void unqueue(struct ig_mover *m, struct ig_move *v)
 static void settle(struct ig_mover *m, struct ig_move *v)
 {
     enum ig_move_state to = IG_MOVE_ARRIVED;
+    uint32_t is = IG_MOVE_PENDING;
     if (v->err)
         to = IG_MOVE_FAILED;
     else if (v->cancelled)
@@ -67,65 +68,10 @@ static void settle(struct ig_mover *m, struct ig_move *v)
     m->count.failed += to == IG_MOVE_FAILED;
     m->count.cancelled += to == IG_MOVE_DROPPED;
     m->count.moves += to == IG_MOVE_ARRIVED;
-    atomic_store_explicit(&v->state, (uint32_t)to, memory_order_release);
+    /* Whoever checks the last block early makes it SEEN, without the lock. */
+    if (!atomic_compare_exchange_strong(&v->state, &is, (uint32_t)to))
+        atomic_store(&v->state, to == IG_MOVE_ARRIVED ? IG_MOVE_READY : (uint32_t)to);
     futex_wake(&v->state);
-}
-
-/* -- checksums; by any thread */
-
-/* The block's pieces. */
-static uint64_t pieces_of(const struct ig_move *v, const struct ig_wblock *b, uint32_t piece_bytes)
-{
-    const uint64_t at = b->off - v->block[0].off;
-    const uint32_t lo = (uint32_t)(at / piece_bytes);
-    const uint32_t n = (uint32_t)((at + b->bytes - 1) / piece_bytes) - lo + 1;
-    return (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << lo;
-}
-
-/* A block that has landed and that nobody has taken is the caller's; -1: there is none. */
-static int take_block(struct ig_move *v)
-{
-    const uint64_t landed = ig_move_state(v) == IG_MOVE_ARRIVED
-                                ? UINT64_MAX
-                                : atomic_load_explicit(&v->landed, memory_order_acquire);
-    for (uint32_t b = 0; b < v->n_block; b++) {
-        const uint64_t bit = UINT64_C(1) << b;
-        if (atomic_load_explicit(&v->taken, memory_order_relaxed) & bit) continue;
-        if (pieces_of(v, &v->block[b], v->by->piece_bytes) & ~landed) continue;
-        if (!(atomic_fetch_or_explicit(&v->taken, bit, memory_order_relaxed) & bit)) return (int)b;
-    }
-    return -1;
-}
-
-/* All blocks are checked: the last piece's only after the move had ARRIVED. */
-static void conclude(struct ig_move *v)
-{
-    const uint64_t wrong = atomic_load_explicit(&v->wrong, memory_order_relaxed);
-    if (wrong) {
-        pthread_mutex_lock(&v->by->lock);
-        v->by->count.failed++;
-        v->by->count.moves--;
-        pthread_mutex_unlock(&v->by->lock);
-        v->err = IG_MOVE_HASH;
-        v->err_at = v->from + v->block[__builtin_ctzll(wrong)].off - v->block[0].off;
-    }
-    atomic_store_explicit(&v->state, wrong ? IG_MOVE_FAILED : IG_MOVE_READY, memory_order_release);
-    futex_wake(&v->state);
-}
-
-/* Checks one block; false: there is none to check now. */
-static bool check_block(struct ig_move *v)
-{
-    const int b = take_block(v);
-    if (b < 0) return false;
-    struct ig_hash h;
-    ig_hash_start(&h);
-    ig_hash_add(&h, v->to + (v->block[b].off - v->block[0].off), (size_t)v->block[b].bytes);
-    if (ig_hash_end(&h) != v->block[b].hash)
-        atomic_fetch_or_explicit(&v->wrong, UINT64_C(1) << b, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&v->checked, 1, memory_order_acq_rel) + 1 == v->n_block)
-        conclude(v);
-    return true;
 }
 
 /* -- the thread */
@@ -136,17 +82,38 @@ static uint32_t piece_size(const struct ig_mover *m, const struct ig_move *v, ui
     return left < m->piece_bytes ? (uint32_t)left : m->piece_bytes;
 }
 
-/* The next piece to start, in a free flight; NULL: none may start now.  Prefetches wait until no
- * demand is under way, not only until all have started: a disk may take them in turn, or, as
- * virtual ones do, tell of all ends together. */
+/* Pieces that the disk still has to bring, as far as can be seen. */
+static uint32_t at_disk(struct ig_mover *m)
+{
+    uint32_t n = 0;
+    for (struct ig_flight *f = m->flight; m->copy.early && f < m->flight + m->copy.depth; f++) {
+        if (!f->move || f->seen) continue;
+        const uint64_t end = (uint64_t)f->piece * m->piece_bytes + f->bytes;
+        if (ig_move_changed(f->move->to + end))
+            f->seen = 1;
+        else
+            n++;
+    }
+    return n;
+}
+
+/* Whether a prefetch may start: it waits until no demand is under way, not only until all have
+ * started, since a disk may take them in turn.  Where it can be seen what has come, the disk always
+ * has the next few pieces before it, of whatever kind: a demand then waits for so many at most. */
+static bool may_prefetch(struct ig_mover *m)
+{
+    if (m->copy.early) return at_disk(m) < m->prefetch_depth;
+    return m->n_flight == m->n_prefetch && m->n_prefetch < m->prefetch_depth;
+}
+
+/* The next piece to start, in a free flight; NULL: none may start now. */
 static struct ig_flight *next_flight(struct ig_mover *m)
 {
     struct ig_flight *f = m->flight;
     if (m->n_flight == m->copy.depth) return NULL;
     pthread_mutex_lock(&m->lock);
     struct ig_move_queue *q = &m->demand;
-    if (!q->first && m->n_flight == m->n_prefetch && m->n_prefetch < m->prefetch_depth)
-        q = &m->prefetch;
+    if (!q->first && m->prefetch.first && may_prefetch(m)) q = &m->prefetch;
     struct ig_move *v = q->first;
     if (v) {
         while (f->move) f++;
@@ -160,7 +127,7 @@ static struct ig_flight *next_flight(struct ig_mover *m)
     pthread_mutex_unlock(&m->lock);
     if (!v) return NULL;
     if (m->n_flight++ == 0) m->busy_from = ig_seconds();
-    m->n_prefetch += (uint32_t)f->prefetch;
+    m->n_prefetch += f->prefetch;
     return f;
 }
 
@@ -180,7 +147,7 @@ static void ended(struct ig_mover *m, struct ig_flight *f, int err)
     const double now = ig_seconds();
     f->move = NULL;
     m->n_flight--;
-    m->n_prefetch -= (uint32_t)f->prefetch;
+    m->n_prefetch -= f->prefetch;
 
     pthread_mutex_lock(&m->lock);
     if (m->n_flight == 0) m->count.busy_s += now - m->busy_from;
@@ -218,10 +185,10 @@ static void back(struct ig_mover *m, const struct ig_done *d)
 }
 
 /* Somebody waits for room among what is under way.  Only whoever drives takes from the queues. */
-static bool queued(struct ig_mover *m)
+static bool queued(struct ig_mover *m, bool prefetch)
 {
     pthread_mutex_lock(&m->lock);
-    const bool some = m->demand.first || m->prefetch.first;
+    const bool some = m->demand.first || (prefetch && m->prefetch.first);
     pthread_mutex_unlock(&m->lock);
     return some;
 }
@@ -251,7 +218,7 @@ static void *run(void *arg)
         const uint32_t busy = m->n_flight;
         pthread_mutex_unlock(&m->drive);
         if (busy > 0) {
-            m->copy.sleep(m->copy.ctx, queued(m) ? 1 : busy);
+            m->copy.sleep(m->copy.ctx, queued(m, true) ? 1 : busy);
             continue;
         }
         pthread_mutex_lock(&m->lock);
@@ -327,6 +294,8 @@ void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int de
         atomic_store_explicit(&v[i]->landed, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->taken, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->wrong, 0, memory_order_relaxed);
+        atomic_store_explicit(&v[i]->partial, 0, memory_order_relaxed);
+        ig_move_mark(v[i]);
         atomic_store_explicit(&v[i]->state, IG_MOVE_PENDING, memory_order_relaxed);
     }
     pthread_mutex_lock(&m->lock);
@@ -340,7 +309,7 @@ void ig_mover_turn(struct ig_mover *m)
     if (!m->copy.sleep || pthread_mutex_trylock(&m->drive) != 0) return;
     turn(m);
     pthread_mutex_unlock(&m->drive);
-    if (queued(m)) ring(m);
+    if (queued(m, !m->copy.early)) ring(m);
 }
 
 void ig_mover_promote(struct ig_mover *m, struct ig_move *v)
@@ -389,14 +358,14 @@ enum ig_move_state ig_move_wait(struct ig_move *v)
     return wait_while(v, IG_MOVE_PENDING);
 }
 
-/* Until nothing is under way; what has landed is checked, and between turns other programs, and the
+/* While it is under way: what has landed is checked, and between turns other programs, and the
  * mover's thread, get the core when they want it. */
 static void help(struct ig_mover *m, struct ig_move *v)
 {
     const double until = ig_seconds() + HELP_SECONDS;
     while (ig_move_state(v) == IG_MOVE_PENDING) {
         ig_mover_turn(m);
-        if (check_block(v)) continue;
+        if (ig_move_check(v)) continue;
         if (!m->copy.sleep || ig_seconds() > until) {
             ig_move_wait(v);
             return;
@@ -409,7 +378,7 @@ static void help(struct ig_mover *m, struct ig_move *v)
 enum ig_move_state ig_mover_arrive(struct ig_mover *m, struct ig_move *v)
 {
     help(m, v);
-    while (ig_move_state(v) == IG_MOVE_ARRIVED && check_block(v)) {
+    while (ig_move_state(v) == IG_MOVE_ARRIVED && ig_move_check(v)) {
     }
     return ig_move_state(v);
 }
@@ -418,4 +387,13 @@ enum ig_move_state ig_mover_wait(struct ig_mover *m, struct ig_move *v)
 {
     ig_mover_arrive(m, v);
     return wait_while(v, IG_MOVE_ARRIVED);
+}
+
+void ig_mover_land(struct ig_mover *m, struct ig_move *v)
+{
+    enum ig_move_state is;
+    while ((is = ig_move_state(v)) == IG_MOVE_PENDING || is == IG_MOVE_SEEN) {
+        ring(m);
+        wait_while(v, is);
+    }
 }

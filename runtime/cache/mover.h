@@ -1,4 +1,5 @@
-/* mover.h -- one thread that brings experts into slots: demand first, prefetch when no demand is under way.
+/* mover.h -- one thread that brings experts into slots: demand first, prefetch when no demand is
+ * under way.
  *
  * Whoever submits or waits does a turn of its work where the copy allows that (copy.h, sleep): a
  * read then starts, and its end is seen, without the time that waking a thread takes.  The mover's
@@ -11,6 +12,11 @@
  * prefetch is checked when it is used, and one that never is costs no core anything.  Who has
  * nothing better to do may compute with what has arrived, and throw the result away when it does
  * not become ready.  An error is an error of that move: who demanded it decides.
+ *
+ * A disk may tell of a piece's end much later than its bytes are there: virtual ones tell of all
+ * that is under way together.  So each block's last bytes are marked before it is read, and where
+ * the mark is gone the block's checksum is tried.  If it is right, the block is there, whatever has
+ * been told; if not, it is checked once its pieces have ended.  Only then is it wrong.
  *
  * Consumers read `state` and wait on it (a futex word); everything else of a move is the mover's
  * while it is PENDING, and the owner's otherwise, once all who waited are back.  Nothing here
@@ -29,7 +35,8 @@
 enum ig_move_state {
     IG_MOVE_NONE,    /* free for its owner */
     IG_MOVE_PENDING, /* queued or under way */
-    IG_MOVE_ARRIVED, /* all bytes are there, not all of them checked */
+    IG_MOVE_SEEN,    /* all bytes are there and checked, not all of its pieces have ended */
+    IG_MOVE_ARRIVED, /* all pieces have ended, not all bytes are checked */
     IG_MOVE_READY,
     IG_MOVE_FAILED,
     IG_MOVE_DROPPED, /* cancelled before it was ready */
@@ -58,11 +65,12 @@ struct ig_move {
     uint8_t demand, cancelled, pieces;
     uint8_t started, in_flight; /* pieces */
 
-    /* Of who waits.  A block is taken once all its pieces have landed. */
+    /* Of who waits.  A block is taken once all its pieces have landed, or it looks so. */
     _Atomic uint32_t checked; /* blocks */
     _Atomic uint64_t landed;  /* bit set of pieces, without the last that came */
     _Atomic uint64_t taken;   /* of blocks: somebody checks it, or has */
     _Atomic uint64_t wrong;   /* of blocks */
+    _Atomic uint64_t partial; /* of blocks that looked there and were not: wait for their pieces */
 };
 
 struct ig_move_queue {
@@ -78,7 +86,7 @@ struct ig_mover_count {
 struct ig_flight {
     struct ig_move *move; /* NULL: free */
     uint32_t piece, done, bytes;
-    int prefetch;
+    uint8_t prefetch, seen; /* seen: its last bytes are there, though its end was not told */
 };
 
 enum { IG_MOVER_DEPTH = 64 };
@@ -124,10 +132,18 @@ static inline enum ig_move_state ig_move_state(const struct ig_move *v)
 }
 /* Until all bytes are there, or never will be; returns what it is then. */
 enum ig_move_state ig_move_wait(struct ig_move *v);
-/* Until it is READY, FAILED or DROPPED, and checks what is to be checked.  Does turns meanwhile,
- * and sleeps when that lasts. */
+/* Until it is SEEN, READY, FAILED or DROPPED, and checks what is to be checked.  Does turns
+ * meanwhile, and sleeps when that lasts. */
 enum ig_move_state ig_mover_wait(struct ig_mover *m, struct ig_move *v);
-/* As ig_mover_wait, but returns ARRIVED when only other threads' checks are missing. */
+/* As ig_mover_wait, but returns PENDING or ARRIVED when only other threads' checks are missing. */
 enum ig_move_state ig_mover_arrive(struct ig_mover *m, struct ig_move *v);
+/* Until nothing of it is under way: before its memory or the move itself is used anew. */
+void ig_mover_land(struct ig_mover *m, struct ig_move *v);
+
+static inline int ig_move_usable(const struct ig_move *v)
+{
+    const enum ig_move_state s = ig_move_state(v);
+    return s == IG_MOVE_READY || s == IG_MOVE_SEEN;
+}
 
 #endif

@@ -153,6 +153,7 @@ static void run(struct ig_engine *e, int tid)
     ig_show(&w, IG_TAP_EMBED);
     for (int layer = IG_N_LAYER_ENC; layer < IG_N_LAYER; layer++) {
         const struct ig_layer *l = &ig_layers[layer];
+        ig_tier_turn(&w);
         ig_norm_rows(&w, l->mixer_norm, l->mixer_norm_bias);
         switch (l->mixer) {
         case IG_MIXER_GQA:
@@ -170,6 +171,7 @@ static void run(struct ig_engine *e, int tid)
         ig_cross(&w, layer);
         ig_team_wait(&e->team);
 #endif
+        ig_tier_turn(&w);
         ig_norm_rows(&w, l->ffn_norm, l->ffn_norm_bias);
         show_router_in(&w, layer);
         ig_moe(&w, layer);

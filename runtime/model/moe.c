@@ -306,6 +306,7 @@ static void as_they_come(struct ig_worker *w, const struct ig_layer *l)
         if (step == 1) a = routed, end = e->n_active; /* the dense block, if any */
         if (step > 1) a = there + step - 2, end = a + 1;
         if (a == end) continue;
+        ig_tier_turn(w);
         hidden(w, l, a, end);
         ig_team_wait(&e->team);
         for (; a < end; a++) down_keep(w, l, a, lo, hi);

@@ -137,9 +137,18 @@ static inline void ig_tier_need(struct ig_engine *e, int a)
 {
 #if IG_MEM_SLOTS_BYTES
     if (e->active[a] == IG_DENSE) return;
-    if (ig_move_state(&e->tier.move[e->tier.slot[a]]) != IG_MOVE_READY) ig_tier_wait(e, a);
+    if (!ig_move_usable(&e->tier.move[e->tier.slot[a]])) ig_tier_wait(e, a);
 #else
     (void)e, (void)a;
+#endif
+}
+/* Between phases: what may be read next is started, so that the disk does not wait for a layer. */
+static inline void ig_tier_turn(struct ig_worker *w)
+{
+#if IG_MEM_SLOTS_BYTES
+    if (w->tid == 0) ig_mover_turn(&w->e->tier.mover);
+#else
+    (void)w;
 #endif
 }
 static inline const float *ig_vec(const struct ig_engine *e, uint64_t off)

@@ -20,6 +20,7 @@ struct ig_move *ig_tier_prepare(struct ig_engine *e, int layer, int expert, int 
 {
     const struct ig_layer *l = &ig_layers[layer];
     struct ig_move *v = &e->tier.move[slot];
+    ig_mover_land(&e->tier.mover, v); /* the slot's former expert may just have been seen */
     if (e->tier.poison) memset(slot_at(e, slot), 0xff, IG_SLOT_BYTES);
     v->from = l->expert_off + (uint64_t)expert * l->expert_stride;
     v->bytes = l->expert_stride;
@@ -49,7 +50,7 @@ static void reap(struct ig_tier *t)
         const int slot = t->early[i];
         const enum ig_move_state s = ig_move_state(&t->move[slot]);
         if (s == IG_MOVE_PENDING) continue;
-        if (s == IG_MOVE_ARRIVED || s == IG_MOVE_READY) {
+        if (s == IG_MOVE_ARRIVED || ig_move_usable(&t->move[slot])) {
             ig_xcache_ready(&t->cache, slot);
             count_early(t, slot);
         } else {
@@ -67,7 +68,7 @@ static int demand_early(struct ig_tier *t, int slot)
     while (i < t->n_early && t->early[i] != slot) i++;
     if (i == t->n_early) return slot;
     if (t->dropped[slot] && ig_move_wait(&t->move[slot]) != IG_MOVE_ARRIVED &&
-        ig_move_state(&t->move[slot]) != IG_MOVE_READY) {
+        !ig_move_usable(&t->move[slot])) {
         ig_xcache_drop(&t->cache, slot);
         slot = IG_XC_MISS;
     } else {
@@ -293,7 +294,7 @@ static void await(struct ig_engine *e, int a, int share)
     const double t0 = ig_seconds();
     const enum ig_move_state s =
         share ? ig_mover_arrive(&t->mover, v) : ig_mover_wait(&t->mover, v);
-    if (s != IG_MOVE_READY && !(share && s == IG_MOVE_ARRIVED)) fail(e, a);
+    if (!ig_move_usable(v) && !(share && s == IG_MOVE_ARRIVED)) fail(e, a);
     atomic_fetch_add_explicit(&t->count[t->phase][t->layer].stall_ns,
                               (uint64_t)((ig_seconds() - t0) * 1e9), memory_order_relaxed);
 }
@@ -307,7 +308,7 @@ void ig_tier_wait(struct ig_engine *e, int a)
 void ig_tier_sure(struct ig_engine *e)
 {
     for (int a = 0; a < e->tier.n; a++)
-        if (ig_move_state(&e->tier.move[e->tier.slot[a]]) != IG_MOVE_READY) await(e, a, 0);
+        if (!ig_move_usable(&e->tier.move[e->tier.slot[a]])) await(e, a, 0);
 }
 
 #endif

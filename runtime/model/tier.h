@@ -22,6 +22,7 @@
 #include "predict.h"
 #include "stride.h"
 #include "tables.h"
+#include "trial.h"
 #include "xcache.h"
 
 struct ig_engine;
@@ -36,6 +37,7 @@ struct ig_tier_count {
 
 enum { IG_TIER_PREFILL, IG_TIER_DECODE, IG_TIER_PHASES };
 
+enum { IG_AHEAD_OFF, IG_AHEAD_ON }; /* the ways of its trial */
 enum { IG_AHEAD_TARGETS = IG_PREDICT_DIST, IG_AHEAD_MOST = 64 };
 
 /* Prediction and prefetch (tier_ahead.c); thread 0 writes. */
@@ -48,12 +50,10 @@ struct ig_ahead {
     uint8_t past_at[IG_STRIDE_PAST][IG_N_LAYER];
     uint8_t issued[IG_N_LAYER];             /* asked for in this step */
     int n_target, target[IG_AHEAD_TARGETS]; /* layers to predict now */
-    int on, decode, pays;                   /* pays: what the last trial said */
+    int decode;                             /* the step is one */
     uint32_t step;
     double began, layer_began; /* seconds: of the step, of the layer */
-    double trial_s[2];         /* with prefetch, without */
-    uint32_t trial_n[2], trials;
-    double gain; /* time of a step without over with, of the last trial */
+    struct ig_trial trial;     /* of steps without and with prefetch */
     uint64_t steps_on;
     uint64_t asked, renewed; /* questions; those that followed a farther one of the same step */
     uint64_t taken_back;     /* copies that a nearer question no longer named */
@@ -119,7 +119,8 @@ static inline enum ig_err ig_tier_warm(struct ig_engine *e, struct ig_why *why)
 }
 #endif
 enum ig_err ig_ahead_open(struct ig_engine *e, struct ig_why *why);
-void ig_ahead_batch(struct ig_engine *e); /* a batch begins */
+double ig_ahead_gain(const struct ig_ahead *h); /* time of a step without over with; 0: not known */
+void ig_ahead_batch(struct ig_engine *e);       /* a batch begins */
 void ig_ahead_use(struct ig_engine *e, int layer, int row);
 void ig_ahead_feedback(struct ig_tier *t, int layer, int slot); /* before the use is counted */
 void ig_ahead_routed(struct ig_tier *t, int layer);             /* its choices are known */

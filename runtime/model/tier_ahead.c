@@ -4,8 +4,7 @@
  * and router make of the residual stream as it is now.  Distance: the stride of that layer, moved
  * by what happens (stride.h).  It is asked again when the layer is nearer, and copies that are then
  * no longer named are cancelled.  Decode steps only: a prefill chooses nearly all experts anyway.
- * Prefetch compares itself with being off: in a trial, blocks of steps with and without it
- * alternate, and it stays on only if that is faster.
+ * Prefetch compares itself with being off (trial.h), and stays on only if that is faster.
  */
 #include "state.h"
 #include "machine.h"
@@ -14,14 +13,11 @@
 
 #if IG_MEM_RLP_BYTES
 
-enum {
-    TRIAL_WARM = 8,     /* steps before a trial: the first one shall not judge an empty cache */
-    TRIAL_BLOCK = 8,    /* steps with prefetch, then as many without */
-    TRIAL_SKIP = 2,     /* first steps of a block, which still see the block before */
-    TRIAL_STEPS = 64,   /* of a trial */
-    TRIAL_EVERY = 2048, /* steps from one trial to the next */
+/* Without prefetch, unless a step with it takes at most 0.98 of one without; until a trial has
+ * ended, with it.  The first trial waits: it shall not judge an empty cache. */
+static const struct ig_trial_rule rule = {
+    .warm = 8, .block = 8, .skip = 2, .rounds = 4, .every = 2048, .gain = 0.98
 };
-static const double trial_gain = 0.98; /* a step must take at most this much of one without */
 
 static const struct ig_pshape shape = { IG_N_LAYER, IG_N_EXPERT, IG_N_EXPERT_USED, IG_N_EMBD };
 
@@ -38,39 +34,31 @@ enum ig_err ig_ahead_open(struct ig_engine *e, struct ig_why *why)
     h->predictor->init(h->state, &shape, &ig_ptables);
     ig_stride_init(h->stride, IG_N_LAYER, ig_xc_stride);
     h->past = (struct ig_stride_log){ .at = h->past_at[0] };
-    h->on = h->pays = 1;
+    ig_trial_init(&h->trial, &rule, 2);
+    h->trial.best = h->trial.now = IG_AHEAD_ON;
     return IG_OK;
 }
 
-/* A decode step begins: the last one's time counts for what it ran with. */
+double ig_ahead_gain(const struct ig_ahead *h)
+{
+    const double *mean = h->trial.mean;
+    return mean[IG_AHEAD_ON] > 0 ? mean[IG_AHEAD_OFF] / mean[IG_AHEAD_ON] : 0;
+}
+
+/* A step begins: a decode step before it took its time with or without, up to now if this is the
+ * next one. */
 static void step(struct ig_tier *t, int decode)
 {
     struct ig_ahead *h = &t->ahead;
     const double now = ig_seconds(), took = now - h->began;
-    const int was_decode = h->decode;
+    if (h->decode) ig_trial_step(&h->trial, &rule, decode ? took : -1.0);
     h->began = now;
     h->decode = decode;
     memset(h->issued, 0, sizeof h->issued);
     if (!decode) return;
-    /* Steps of the trial that were taken; before it, far above TRIAL_STEPS. */
-    const uint32_t at = h->step % TRIAL_EVERY - TRIAL_WARM, block = at / TRIAL_BLOCK;
-    if (was_decode && at > 0 && at <= TRIAL_STEPS && (at - 1) % TRIAL_BLOCK >= TRIAL_SKIP) {
-        h->trial_s[(at - 1) / TRIAL_BLOCK % 2] += took;
-        h->trial_n[(at - 1) / TRIAL_BLOCK % 2]++;
-    }
-    if (at < TRIAL_STEPS) {
-        h->on = block % 2 == 0;
-    } else if (at == TRIAL_STEPS && h->trial_n[0] && h->trial_n[1]) {
-        h->gain = h->trial_s[1] / h->trial_n[1] / (h->trial_s[0] / h->trial_n[0]);
-        h->pays = 1 / h->gain <= trial_gain;
-        h->trials++;
-        memset(h->trial_s, 0, sizeof h->trial_s);
-        memset(h->trial_n, 0, sizeof h->trial_n);
-    }
-    if (at >= TRIAL_STEPS) h->on = h->pays;
     if (h->step > 0) ig_stride_step(h->stride, IG_N_LAYER, &ig_stride_usual, h->step);
     ig_stride_note(&h->past, h->stride, IG_N_LAYER, h->step);
-    h->steps_on += (uint64_t)h->on;
+    h->steps_on += h->trial.now == IG_AHEAD_ON;
     h->step++;
 }
 
@@ -120,7 +108,8 @@ static void targets(struct ig_tier *t, int layer)
 {
     struct ig_ahead *h = &t->ahead;
     h->n_target = 0;
-    for (int l = layer + 1; h->on && l < IG_N_LAYER && l <= layer + IG_PREDICT_DIST; l++) {
+    if (h->trial.now != IG_AHEAD_ON) return;
+    for (int l = layer + 1; l < IG_N_LAYER && l <= layer + IG_PREDICT_DIST; l++) {
         if (ig_layers[l].ffn != IG_FFN_MOE || l - h->stride[l].s > layer) continue;
         if (h->issued[l] && l > layer + 1 && under_way(t, l, 0) < 0) continue;
         h->target[h->n_target++] = l;
@@ -213,7 +202,8 @@ void ig_ahead_batch(struct ig_engine *e)
     const int n = e->batch->n;
     step(&e->tier, n == 1);
     for (int i = 0; i < n; i++) h->predictor->token(h->state, e->batch->token[i]);
-    for (int l = IG_N_LAYER_ENC; n == 1 && h->on && l < IG_N_LAYER; l++)
+    if (n > 1 || h->trial.now != IG_AHEAD_ON) return;
+    for (int l = IG_N_LAYER_ENC; l < IG_N_LAYER; l++)
         if (ig_layers[l].ffn == IG_FFN_MOE && l - h->stride[l].s < IG_N_LAYER_ENC) ask(e, l, 0);
 }
 

@@ -28,7 +28,8 @@ enum ig_err ig_tier_warm(struct ig_engine *e, struct ig_why *why)
         }
     for (slot = 0; slot < IG_N_XSLOT; slot++) {
         if (t->cache.slot[slot].state != IG_XC_FILLING) continue;
-        if (ig_mover_wait(&t->mover, &t->move[slot]) != IG_MOVE_READY)
+        ig_mover_wait(&t->mover, &t->move[slot]);
+        if (!ig_move_usable(&t->move[slot]))
             return ig_fail(why, IG_BAD_FILE,
                            "%s: layer %u expert %u: cannot read it, or its checksum is wrong",
                            e->file.path, t->cache.slot[slot].id / IG_N_EXPERT,

@@ -41,7 +41,7 @@ struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int laye
     s.bytes = m.bytes - e->tier.before.bytes;
 #if IG_MEM_RLP_BYTES
     for (int l = 0; l < IG_N_LAYER; l++) s.stride += (double)e->tier.ahead.stride[l].s / IG_N_LAYER;
-    s.ahead_gain = e->tier.ahead.gain;
+    s.ahead_gain = ig_ahead_gain(&e->tier.ahead);
     s.steps_ahead = e->tier.ahead.steps_on;
     s.asked = e->tier.ahead.asked;
     s.renewed = e->tier.ahead.renewed;
@@ -69,14 +69,16 @@ const char *ig_prefetch_says(const struct ig_engine *e)
 {
     static char text[256];
     const struct ig_ahead *h = &e->tier.ahead;
-    const double less = h->gain > 1 ? 1 - 1 / h->gain : h->gain > 0 ? 1 / h->gain - 1 : 0;
-    if (h->trials == 0)
+    const double gain = ig_ahead_gain(h);
+    const double less = gain > 1 ? 1 - 1 / gain : gain > 0 ? 1 / gain - 1 : 0;
+    const int pays = h->trial.best == IG_AHEAD_ON;
+    if (h->trial.trials == 0)
         snprintf(text, sizeof text, "%s: on, because no trial has ended yet; fetches %s",
                  h->predictor->name, IG_PREDICT_WHY);
     else
         snprintf(text, sizeof text, "%s: %s, because a step takes %s%.1f %% %s with it (trial %u)",
-                 h->predictor->name, h->pays ? "on" : "off", !h->pays && h->gain > 1 ? "only " : "",
-                 100 * less, h->gain > 1 ? "less" : "more", h->trials);
+                 h->predictor->name, pays ? "on" : "off", !pays && gain > 1 ? "only " : "",
+                 100 * less, gain > 1 ? "less" : "more", h->trial.trials);
     return text;
 }
 #else

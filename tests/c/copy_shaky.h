@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum { SHAKY_MOST = 64 };
+enum shaky_early { SHAKY_AT_END, SHAKY_NOTHING, SHAKY_TAILS, SHAKY_ALL };
 enum shaky_fault { SHAKY_NONE, SHAKY_EIO, SHAKY_END, SHAKY_FLIP };
 
 struct shaky {
@@ -21,14 +22,17 @@ struct shaky {
     const unsigned char *memory;
     uint64_t memory_bytes;
     unsigned seed;
-    int delay_us;   /* at most, a piece */
-    int short_some; /* pieces come back short */
-    int shuffle;    /* pieces end in another order */
+    int delay_us;       /* at most, a piece */
+    int short_some;     /* pieces come back short */
+    int shuffle;        /* pieces end in another order */
+    int early;          /* of memory, enum shaky_early: what is there before a piece has ended */
+    _Atomic int silent; /* no end is told */
     enum shaky_fault fault;
     uint64_t fault_at;      /* the piece that covers this place of the source */
     _Atomic int fault_left; /* how many times, once it is armed */
 
-    struct ig_piece held[SHAKY_MOST]; /* without inner: not yet copied */
+    int hold;                         /* with inner: polls until the first pieces start */
+    struct ig_piece held[SHAKY_MOST]; /* not yet copied, not yet started */
     uint32_t n_held;
     struct ig_piece asked[SHAKY_MOST]; /* with inner: by tag */
     _Atomic uint64_t n_piece, n_short;
@@ -64,9 +68,14 @@ static inline int shaky_submit(void *ctx, const struct ig_piece *p)
     }
     if (s->inner.submit) {
         s->asked[p->tag] = q;
-        return s->inner.submit(s->inner.ctx, &q);
+        if (!s->hold) return s->inner.submit(s->inner.ctx, &q);
+        s->held[s->n_held++] = q;
+        return 0;
     }
     s->held[s->n_held++] = q;
+    if (s->early == SHAKY_ALL) memcpy(q.to, s->memory + q.from, q.bytes);
+    for (uint32_t at = 4088; s->early == SHAKY_TAILS && at < q.bytes; at += 4096)
+        memcpy(q.to + at, s->memory + q.from + at, 8);
     return 0;
 }
 
@@ -74,11 +83,14 @@ static inline int shaky_poll(void *ctx, struct ig_done *d, int wait)
 {
     struct shaky *s = ctx;
     if (s->inner.submit) {
+        if (s->hold > 0 && --s->hold > 0) return 0;
+        for (; s->n_held > 0; s->n_held--)
+            if (s->inner.submit(s->inner.ctx, &s->held[s->n_held - 1]) != 0) return 0;
         if (!s->inner.poll(s->inner.ctx, d, wait)) return 0;
         shaky_done(s, &s->asked[d->tag], d);
         return 1;
     }
-    if (s->n_held == 0) return 0;
+    if (s->n_held == 0 || s->silent) return 0;
     const uint32_t i = s->shuffle ? shaky_draw(s) % s->n_held : 0;
     const struct ig_piece p = s->held[i];
     memmove(s->held + i, s->held + i + 1, (--s->n_held - i) * sizeof *s->held);
@@ -92,13 +104,18 @@ static inline int shaky_poll(void *ctx, struct ig_done *d, int wait)
 static inline void shaky_sleep(void *ctx, uint32_t n)
 {
     struct shaky *s = ctx;
-    s->inner.sleep(s->inner.ctx, n);
+    if (s->inner.sleep && s->n_held == 0)
+        s->inner.sleep(s->inner.ctx, n);
+    else
+        usleep(100);
 }
 
 static inline struct ig_copy shaky_copy(struct shaky *s, uint32_t depth)
 {
-    struct ig_copy c = { s, depth, 4096, shaky_submit, shaky_poll, NULL };
-    if (s->inner.sleep) c.sleep = shaky_sleep;
+    /* Faults change or refuse at a piece's end what may be there before. */
+    const int early = s->inner.submit ? s->inner.early && !s->fault : s->early;
+    struct ig_copy c = { s, depth, 4096, early, shaky_submit, shaky_poll, NULL };
+    if (s->inner.sleep || early) c.sleep = shaky_sleep;
     return c;
 }
 

@@ -92,6 +92,15 @@ static void assert_block(int slot, int block)
                         bytes_of(block));
 }
 
+/* It is right when it can be used, and when all of it has ended. */
+static void assert_comes(struct ig_move *v)
+{
+    ig_mover_wait(&mover, v);
+    assert_true(ig_move_usable(v));
+    ig_mover_land(&mover, v);
+    assert_int_equal(ig_move_state(v), IG_MOVE_READY);
+}
+
 static void many(uint32_t depth)
 {
     begin(depth, 2);
@@ -102,7 +111,7 @@ static void many(uint32_t depth)
         ig_mover_submit(&mover, v + 4, N_SLOT - 4, 1);
         ig_mover_promote(&mover, v[round % 4]);
         for (int s = 0; s < N_SLOT; s++) {
-            assert_int_equal(ig_mover_wait(&mover, v[s]), IG_MOVE_READY);
+            assert_comes(v[s]);
             assert_block(s, (round * 5 + s) % N_BLOCK);
         }
     }
@@ -255,6 +264,105 @@ static void test_shared_checks(void **state)
     }
 }
 
+/* A block is used as soon as it is seen; its memory is free when all its pieces have ended. */
+static void test_seen(void **state)
+{
+    (void)state;
+    for (int fault = 0; fault < 2; fault++) {
+        fresh();
+        struct ig_move *v[2] = { fill(0, 1), fill(1, 2) };
+        shaky.early = SHAKY_ALL;
+        shaky.silent = 1;
+        shaky.fault = fault ? SHAKY_EIO : SHAKY_NONE;
+        shaky.fault_at = 2 * BLOCK;
+        shaky.fault_left = 1;
+        begin(64, 2);
+        ig_mover_submit(&mover, v, 2, 1);
+        for (int s = 0; s < 2; s++) {
+            assert_int_equal(ig_mover_wait(&mover, v[s]), IG_MOVE_SEEN);
+            assert_true(ig_move_usable(v[s]));
+            assert_block(s, s + 1);
+        }
+        shaky.silent = 0;
+        ig_mover_land(&mover, v[0]);
+        ig_mover_land(&mover, v[1]);
+        assert_int_equal(ig_move_state(v[0]), IG_MOVE_READY);
+        assert_int_equal(ig_move_state(v[1]), fault ? IG_MOVE_FAILED : IG_MOVE_READY);
+        ig_mover_stop(&mover);
+        assert_int_equal(mover.count.moves, 2 - fault);
+        assert_int_equal(mover.count.failed, fault);
+    }
+}
+
+static void *speak(void *arg)
+{
+    (void)arg;
+    usleep(3000);
+    shaky.silent = 0;
+    return NULL;
+}
+
+/* The ends of blocks are there, what is between is not: nobody takes that for the block, nor for a
+ * damaged file. */
+static void test_partly_there(void **state)
+{
+    (void)state;
+    for (int damaged = 0; damaged < 2; damaged++) {
+        pthread_t thread;
+        fresh();
+        struct ig_move *v = fill(0, 4);
+        shaky.early = SHAKY_TAILS;
+        shaky.silent = 1;
+        shaky.fault = damaged ? SHAKY_FLIP : SHAKY_NONE;
+        shaky.fault_at = 4 * BLOCK + 5 * PIECE;
+        shaky.fault_left = 1;
+        begin(64, 2);
+        ig_mover_submit(&mover, &v, 1, 1);
+        assert_int_equal(pthread_create(&thread, NULL, speak, NULL), 0);
+        assert_int_equal(ig_mover_wait(&mover, v), damaged ? IG_MOVE_FAILED : IG_MOVE_READY);
+        pthread_join(thread, NULL);
+        assert_true(v->partial != 0);
+        if (damaged)
+            assert_int_equal(v->err, IG_MOVE_HASH);
+        else
+            assert_block(0, 4);
+        ig_mover_stop(&mover);
+    }
+}
+
+/* Prefetches start behind a demand, but the disk has only so many pieces before it that are not
+ * seen to be there. */
+static void test_prefetch_by_what_is_seen(void **state)
+{
+    (void)state;
+    fresh();
+    struct ig_move *v[2] = { fill(0, 0), fill(1, 3) };
+    shaky.early = SHAKY_NOTHING;
+    shaky.silent = 1;
+    begin(64, 2);
+    ig_mover_submit(&mover, v, 1, 1);
+    ig_mover_submit(&mover, v + 1, 1, 0);
+    ig_mover_turn(&mover);
+    assert_int_equal(shaky.n_order, BLOCK / PIECE);
+    memcpy(v[0]->to, source, BLOCK - PIECE); /* all but the demand's last piece */
+    ig_mover_turn(&mover);
+    assert_int_equal(shaky.n_order, BLOCK / PIECE + 1);
+    ig_mover_turn(&mover);
+    assert_int_equal(shaky.n_order, BLOCK / PIECE + 1);
+    memcpy(v[0]->to, source, BLOCK);
+    ig_mover_turn(&mover);
+    assert_int_equal(shaky.n_order, BLOCK / PIECE + 2);
+    assert_int_equal(ig_mover_wait(&mover, v[0]), IG_MOVE_SEEN);
+    shaky.silent = 0;
+    for (int s = 0; s < 2; s++) {
+        ig_mover_land(&mover, v[s]);
+        while (ig_move_state(v[s]) == IG_MOVE_ARRIVED) ig_mover_wait(&mover, v[s]);
+        assert_int_equal(ig_move_state(v[s]), IG_MOVE_READY);
+        assert_block(s, 3 * s);
+    }
+    ig_mover_stop(&mover);
+}
+
 static void test_stop_drops(void **state)
 {
     (void)state;
@@ -302,7 +410,7 @@ static void over_file(int cached, int plain)
     begin(depth, 2);
     struct ig_move *v[2] = { fill(0, 2), fill(1, 3) };
     ig_mover_submit(&mover, v, 2, 1);
-    assert_int_equal(ig_mover_wait(&mover, v[0]), IG_MOVE_READY);
+    assert_comes(v[0]);
     assert_int_equal(ig_mover_wait(&mover, v[1]), IG_MOVE_FAILED);
     assert_int_equal(v[1]->err, IG_MOVE_END);
     assert_int_equal(v[1]->err_at, 3 * BLOCK + 2 * PIECE);
@@ -319,11 +427,19 @@ static void test_file_plain(void **state) { (void)state, over_file(0, 1); }
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_delays_and_sizes),
-        cmocka_unit_test(test_priority),    cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_errors),      cmocka_unit_test(test_shared_checks),
-        cmocka_unit_test(test_stop_drops),  cmocka_unit_test(test_file_direct),
-        cmocka_unit_test(test_file_cached), cmocka_unit_test(test_file_plain),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_delays_and_sizes),
+        cmocka_unit_test(test_priority),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_shared_checks),
+        cmocka_unit_test(test_seen),
+        cmocka_unit_test(test_partly_there),
+        cmocka_unit_test(test_prefetch_by_what_is_seen),
+        cmocka_unit_test(test_stop_drops),
+        cmocka_unit_test(test_file_direct),
+        cmocka_unit_test(test_file_cached),
+        cmocka_unit_test(test_file_plain),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("mover", tests, setup, teardown);

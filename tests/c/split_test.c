@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -45,6 +46,33 @@ static void never_worse_than_one_side(void **state)
             if (split[m] < m) assert_true(took < alone);
         }
     }
+}
+
+/* One cost model, evaluated by the generator (early or on demand: gen/plan_predict.lua) and here:
+ * at the generator's chances both choices cost the same by this side's sums, too. */
+static void as_the_generator_reckons(void **state)
+{
+    (void)state;
+    char line[256];
+    int n = 0;
+    FILE *f = fopen("tests/data/least.txt", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        double copy, layer, busy, p;
+        if (*line == '#') continue;
+        assert_int_equal(sscanf(line, "%lf %lf %lf %lf", &copy, &layer, &busy, &p), 4);
+        const struct ig_side link = { 0, { copy, copy } }, cpu = { 0, { layer, layer } };
+        const double alone = ig_split_seconds(&link, &cpu, 0, 1);
+        const double later = alone + ig_split_seconds(&link, &cpu, 1, 0);
+        const double at_once = ig_split_seconds(&link, &cpu, 1, 1);
+        /* What is in vain delays what the disk has to do next. */
+        const double demand = p * later + (1 - p) * alone;
+        const double early = p * at_once + (1 - p) * (alone + busy * copy);
+        assert_true(demand - early < 1e-8 * later && early - demand < 1e-8 * later);
+        n++;
+    }
+    fclose(f);
+    assert_true(n > 3);
 }
 
 /* What start costs decides: hand-over and barriers as long as an expert on the link leave it alone.
@@ -197,6 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(never_worse_than_one_side),
+        cmocka_unit_test(as_the_generator_reckons),
         cmocka_unit_test(fixed_costs_count),
         cmocka_unit_test(copied_behind_is_the_soonest),
         cmocka_unit_test(trial_corrects_calibration),

@@ -86,6 +86,20 @@ function T.test_least_chance()
   eq(least(1, 1, 1), 0.5)   -- all of a copy can be hidden, and the link is never free: even odds
 end
 
+-- The same values hold runtime/cache/split.c, tests/c/split_test.c: one cost model.
+function T.test_least_chance_as_the_runtime_reckons()
+  local n = 0
+  for line in io.lines "tests/data/least.txt" do
+    local copy, layer, busy, p = line:match "^([%d.e-]+) ([%d.e-]+) ([%d.e-]+) ([%d.]+)$"
+    if copy then
+      n = n + 1
+      local pace = { mem_s = layer * 16, disk_s = busy * 1.0, seconds = 1.0 }
+      lu.assertAlmostEquals(plan_predict.least(copy * 1e9, 1e9, pace, 16).chance, tonumber(p), 1e-8)
+    end
+  end
+  lu.assertTrue(n > 3)
+end
+
 local function tier(options, trace, trained)
   local p, problems = lib.plan("mixtral", "avx2-desktop", options, { trace = trace, predictor = trained })
   return p and p.size.tier, problems, p
