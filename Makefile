@@ -63,7 +63,7 @@ PLAN_SRC   := $(filter-out $(DEVICE_SRC),$(shell grep -lE '\#include "(config|ta
 COMMON_SRC := $(filter-out $(PLAN_SRC) $(DEVICE_SRC),$(wildcard runtime/*/*.c))
 AVX2_FLAGS   := -mavx2 -mfma -mf16c
 AVX512_FLAGS := $(AVX2_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
-AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
+AMX_FLAGS    := $(AVX512_FLAGS) -mavx512bf16 -mamx-tile -mamx-bf16
 ISA_x86_64  := avx2 quant_avx2 avx512 quant_avx512 amx
 ISA_aarch64 := neon quant_neon quant_i8mm
 KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%=kernels/cpu/%.c)
@@ -77,6 +77,8 @@ PLAN_OBJ   += $(if $(EMULATE),$(patsubst %.c,$(OUT)/obj$(OBJ_FLAVOR)/%.o,$(filte
                 $(addprefix $(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/,device_emu.o emulate.o step1.o step$(DEVICE_ROWS).o),\
                 $(DEVICE_SRC:%.c=$(OUT)/obj$(OBJ_FLAVOR)/%.o))
 endif
+# TILES=1: AMX's tiles in scalar code, for tests (tests/c/amx_engine.c).
+PLAN_OBJ   += $(if $(TILES),$(COMMON)/tests/c/amx_engine.o)
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
 .PHONY: all build check cubins generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
@@ -190,7 +192,7 @@ $(COMMON)/kernels/cpu/avx2.o $(COMMON)/kernels/cpu/quant_avx2.o:     CFLAGS += $
 $(COMMON)/kernels/cpu/avx512.o $(COMMON)/kernels/cpu/quant_avx512.o: CFLAGS += $(AVX512_FLAGS)
 $(COMMON)/kernels/cpu/neon.o $(COMMON)/kernels/cpu/quant_neon.o:     CFLAGS += -march=armv8.2-a+dotprod
 $(COMMON)/kernels/cpu/quant_i8mm.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm
-$(COMMON)/kernels/cpu/amx.o: CFLAGS += $(AMX_FLAGS)
+$(COMMON)/kernels/cpu/amx.o $(COMMON)/tests/c/amx_engine.o: CFLAGS += $(AMX_FLAGS)
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<

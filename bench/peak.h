@@ -28,15 +28,6 @@ PEAK_VECTOR(peak_fma256, "avx2,fma", __m256, "vfmadd231ps %1, %1, %0")
 PEAK_VECTOR(peak_dot256, "avx2", __m256i,
             "vpmaddubsw %1, %1, %%ymm15\nvpmaddwd %1, %%ymm15, %%ymm15\nvpaddd %%ymm15, %0, %0")
 
-static void peak_tiles8(long n)
-{
-    for (long i = 0; i < n; i++) {
-        TILE_DOT8(0, 4, 5);
-        TILE_DOT8(1, 4, 5);
-        TILE_DOT8(2, 4, 5);
-        TILE_DOT8(3, 4, 5);
-    }
-}
 static void peak_tiles16(long n)
 {
     for (long i = 0; i < n; i++) {
@@ -56,14 +47,14 @@ static double peak_of(enum peak_unit unit, enum peak_kind kind)
     static void (*const loop[3][3])(long) = {
         { peak_fma256, peak_fma256, peak_dot256 },
         { peak_fma512, peak_fma512, peak_dot512 },
-        { peak_fma512, peak_tiles16, peak_tiles8 },
+        { peak_fma512, peak_tiles16, peak_dot512 },
     };
     static const double each[3][3] = { { 12 * 16, 12 * 16, 12 * 64 },
                                        { 12 * 32, 12 * 32, 12 * 128 },
-                                       { 12 * 32, 4 * 2 * 16 * 16 * 32, 4 * 2 * 16 * 16 * 32 } };
+                                       { 12 * 32, 4 * 2 * 16 * 16 * 32, 12 * 128 } };
     enum { TRIES = 5, N = 1000000 };
     double best = 0;
-    if (unit == PEAK_AMX) TILE_CONFIG(kind == PEAK_INT8 ? &amx_int8 : &amx_bf16);
+    if (unit == PEAK_AMX) TILE_CONFIG(&amx_bf16);
     for (int i = 0; i < TRIES; i++) {
         struct timespec a, b;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);

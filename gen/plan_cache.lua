@@ -6,11 +6,13 @@
 --   * a covered layer hits with h = sqrt(M / experts): for 2 of 8 that is the
 --     0.5 published for Mixtral (40 to 60 % reuse at the next token);
 --   * a hit is read from VRAM;
---   * a miss crosses the link into its slot or is computed by the CPU, so that
---     both end together; both read RAM, which may be the slower;
---   * all experts of a layer without a set are the CPU's.
--- (The paper copies every miss that the CPU computes, so that many cores favour
--- few sets of many ways; arXiv 2512.16473.)
+--   * a miss crosses the link into its slot or is computed by the CPU and copied
+--     behind the work, so that both end together; both read RAM, which may be the slower;
+--   * all experts of a layer without a set are the CPU's;
+--   * below 2k ways there are none for copies behind the work: the link brings each
+--     miss while its layer waits.  (H200, Mixtral in 56 slots: 14 x 4 takes 25 to 27 ms where
+--     28 x 2 takes 30 to 39; bench/results/h200/cache.csv, of half the layers.)
+-- The paper copies every miss that the CPU computes, with the same 2k (arXiv 2512.16473).
 -- Policy static is the placement of engines without such a cache: each set is filled at start with a layer's most
 -- used experts of a trace, or its first ones, and stays; the CPU computes all misses.
 
@@ -43,8 +45,12 @@ local function geometry(m, hw, from, ways)
   local alone = from.policy == "static" and missed or (layers - sets) * m.n_expert_used -- the CPU's
   local both_bw = math.min(hw.mem_bw, hw.gpu.busy_link_bw + hw.gpu.busy_cpu_bw)
   local gpu_s = from.resident_s + hits * slot / hw.gpu.vram_bw
-  return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used),
-           seconds = gpu_s + math.max(alone * slot / hw.cpu_bw, missed * slot / both_bw) }
+  local cpu_s = alone * slot / hw.cpu_bw
+  local miss_s = math.max(cpu_s, missed * slot / both_bw)
+  if from.policy ~= "static" and ways < 2 * m.n_expert_used then
+    miss_s = cpu_s + (missed - alone) * slot / hw.gpu.link_bw
+  end
+  return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used), seconds = gpu_s + miss_s }
 end
 
 -- Every M that holds a token's own experts; the fastest, and on a tie the one with more ways.

@@ -13,16 +13,10 @@ local NEED = {
   i8mm   = { cpu = 768, arch = "aarch64" },
 }
 
--- Whether block formats go through AMX's tiles, where the profile asks for AMX; their bits are AVX-512's
--- either way.  On 16 Xeon cores AVX-512 was faster: 64 rows of Q8_0 382-421 against 342-366 GOP/s a thread,
--- Q4_K 266-345 against 280-302 (bench/results/h200/kernels.txt).  BF16 takes the tiles, 1.1 to 2.3 times AVX-512.
-local TILES_FOR_BLOCKS = false
-
 --- @param hw table  a checked profile
 function M.plan(hw)
   local need = NEED[hw.isa]
-  local kern = hw.isa == "amx" and not TILES_FOR_BLOCKS and "amx_bf16" or hw.isa
-  return { isa = hw.isa, kern = "ig_kernels_" .. kern, need_cpu = need.cpu, arch = need.arch }
+  return { isa = hw.isa, kern = "ig_kernels_" .. hw.isa, need_cpu = need.cpu, arch = need.arch }
 end
 
 return M

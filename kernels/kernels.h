@@ -164,7 +164,6 @@ struct ig_kernels {
 
 extern const struct ig_kernels ig_kernels_ref;
 extern const struct ig_kernels ig_kernels_avx2, ig_kernels_avx512, ig_kernels_amx; /* x86-64 */
-extern const struct ig_kernels ig_kernels_amx_bf16; /* AMX for BF16 alone, else AVX-512 */
 extern const struct ig_kernels ig_kernels_neon, ig_kernels_i8mm; /* AArch64 */
 
 /* What the running CPU offers, as a mask; needs of each variant.  Ask once: in a virtual

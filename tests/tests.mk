@@ -96,6 +96,19 @@ $(foreach i,neon i8mm,$(foreach e,$(filter $(ENGINES),$(ARM64_$i)),$(eval ARM64_
 HW_neon := hw/ampere-altra.lua
 HW_i8mm := hw/graviton3.lua
 
+# Engines for AMX over tiles in scalar code (TILES=1); dense-bf16 is compared with AVX-512's.
+TILED := $(if $(filter x86_64,$(ARCH)),mixtral-bf16-sharded dense-bf16)
+ENGINES += $(filter dense-bf16,$(TILED))
+TILES_HW := $(T)/amx.lua
+$(TILES_HW): hw/avx512-server.lua
+	@mkdir -p $(@D)
+	@sed 's/isa *= *"avx512"/isa = "amx"/' $< >$@
+.PHONY: tiled
+tiled: $(TILED:%=tiles-engine-%)
+tiles-engine-%: $(BUILT) $(TILES_HW)
+	@$(call engine_of,$(TILES_HW),tiles)
+	+@$(BUILD) TILES=1 ID=test/tiles-$* build >/dev/null
+
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
@@ -270,6 +283,7 @@ test: setup
 	@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
 	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
 	@$(PARALLEL) SAN=address,undefined $(PACKED)
+	@$(PARALLEL) tiled
 	@$(SUB) arm64
 	@for f in $(FACTS); do $(SUB) ID=test/t-$$f out/test/t-$$f/facts_test || exit 1; done
 	@$(SUB) emulated

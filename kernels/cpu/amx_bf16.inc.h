@@ -98,7 +98,7 @@ void ig_panel_bf16_amx(float (*y)[IG_PANEL_ROWS], const void *panel, const void 
     const unsigned before = _mm_getcsr();
     int t = 0;
     _mm_setcsr(before | FLUSH);
-    if (n >= AMX_LEAST) amx_ready(&amx_bf16);
+    if (n >= AMX_LEAST) amx_ready();
     for (; n - t >= AMX_LEAST; t += AMX_ROWS)
         amx_bf16_sixteen(y + t, panel, x + t, cols, n - t < AMX_ROWS ? n - t : AMX_ROWS);
     for (; t < n; t++) amx_bf16_one(y[t], panel, x[t], cols);

@@ -3,8 +3,7 @@
  * With IG_AMX_EMULATE defined, the instructions are the includer's: the tests run amx.c over
  * scalar code that does what Intel's manual says of each.
  *
- * Tiles 0..3: results, [16 rows of activations][16 rows of the panel], int32 or float;
- * 4: 16 rows of 32 activations as int8; 5: 32 columns of a panel, four a row, as bytes;
+ * Tiles 0..3: results, [16 rows of activations][16 rows of the panel] floats;
  * 6: 16 rows of 32 activations as bf16; 7: 32 columns of a panel, a pair a row, as bf16.
  */
 #ifndef IG_AMX_TILE_H
@@ -21,9 +20,6 @@ struct amx_config {
     {                                                                                              \
         x, x, x, x, x, x, x, x                                                                     \
     }
-static const struct amx_config amx_int8 = { .palette = 1,
-                                            .bytes = { 64, 64, 64, 64, 32, 64, 32, 64 },
-                                            .rows = { 16, 16, 16, 16, 16, 8, 16, 8 } };
 static const struct amx_config amx_bf16 = { .palette = 1,
                                             .bytes = AMX_ALL(64),
                                             .rows = AMX_ALL(16) };
@@ -40,7 +36,6 @@ static const struct amx_config amx_bf16 = { .palette = 1,
                      : "r"(p), "r"((size_t)(step))                                                 \
                      : "memor"                                                                     \
                        "y")
-#define TILE_DOT8(to, x, w)  __asm__ volatile("tdpbssd %tmm" #w ", %tmm" #x ", %tmm" #to)
 #define TILE_DOT16(to, x, w) __asm__ volatile("tdpbf16ps %tmm" #w ", %tmm" #x ", %tmm" #to)
 #endif
 

@@ -79,20 +79,12 @@ const struct ig_kernels ig_kernels_avx512 = { .name = "avx512",
                                                          IG_QUANT_FORMATS(X) },
                                               MEMBERS };
 
-/* AVX-512's but for the panels that amx.c has: BF16's, and those of block formats, which have the
- * same bits either way.  gen/plan_kernels.lua chooses by what is faster. */
-#define PANELS_AMX                                                                                 \
-    [IG_F32] = panel_f32_avx512, [IG_F16] = panel_f16_avx512, [IG_BF16] = ig_panel_bf16_amx
-#define XT(name, fmt) [fmt] = ig_panel_##name##_amx,
-const struct ig_kernels ig_kernels_amx = {
-    .name = "amx",
-    .panel = { PANELS_AMX, [IG_Q6_K] = ig_panel_q6_k_avx512, [IG_Q3_K] = ig_panel_q3_k_avx512,
-               [IG_Q2_K] = ig_panel_q2_k_avx512, IG_QUANT_TILES(XT) },
-    MEMBERS
-};
-const struct ig_kernels ig_kernels_amx_bf16 = {
-    .name = "amx",
-    .panel = { PANELS_AMX, [IG_Q8_0] = ig_panel_q8_0_avx512, [IG_Q4_0] = ig_panel_q4_0_avx512,
-               IG_QUANT_FORMATS(X) },
-    MEMBERS
-};
+/* AVX-512's but for BF16. */
+const struct ig_kernels ig_kernels_amx = { .name = "amx",
+                                           .panel = { [IG_F32] = panel_f32_avx512,
+                                                      [IG_F16] = panel_f16_avx512,
+                                                      [IG_BF16] = ig_panel_bf16_amx,
+                                                      [IG_Q8_0] = ig_panel_q8_0_avx512,
+                                                      [IG_Q4_0] = ig_panel_q4_0_avx512,
+                                                      IG_QUANT_FORMATS(X) },
+                                           MEMBERS };

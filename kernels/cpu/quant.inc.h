@@ -92,11 +92,6 @@ static inline const int8_t *FN(scales)(int8_t buffer[512], const uint8_t *tile)
 #endif
 }
 
-#ifdef QUANT_TILES
-#if SUBS < 2
-#include "amx_rows.inc.h"
-#endif
-#else
 static void FN(one)(float y[IG_PANEL_ROWS], const uint8_t *p, const struct ig_xq *x, int nb)
 {
     V acc[IG_BLOCK_PARTS][FN(HALVES)];
@@ -190,7 +185,6 @@ void FN(ig_panel)(float (*y)[IG_PANEL_ROWS], const void *panel, const void *cons
         FN(rows)(y + t, panel, x + t, nb, n - t < FN(RB) ? n - t : FN(RB));
     }
 }
-#endif
 
 #undef FN
 #undef TILE

@@ -21,16 +21,6 @@ X(q4_0, IG_Q4_0)
 IG_QUANT_FORMATS(X)
 #undef X
 ig_panel_fn ig_panel_q8_0_avx512, ig_panel_q4_0_avx512; /* avx2.c has its own */
-
-/* Those that int8 tiles of 32 columns serve (amx.c). */
-#define IG_QUANT_TILES(X)                                                                          \
-    X(q8_0, IG_Q8_0)                                                                               \
-    X(q4_0, IG_Q4_0)                                                                               \
-    X(q4_k, IG_Q4_K) X(q5_k, IG_Q5_K) X(mxfp4, IG_MXFP4) X(q4_1, IG_Q4_1) X(q5_0, IG_Q5_0)         \
-        X(q5_1, IG_Q5_1) X(iq4_nl, IG_IQ4_NL) X(iq4_xs, IG_IQ4_XS)
-#define X(name, fmt) ig_panel_fn ig_panel_##name##_amx;
-IG_QUANT_TILES(X)
-#undef X
 ig_panel_fn ig_panel_bf16_amx;
 #endif
 

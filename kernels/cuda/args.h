@@ -34,6 +34,13 @@ enum {
     (((head_dim) * (128 + (pad)) + ((head_dim) > 68 ? (head_dim) * 64 : 64 * 68)) * 4)
 /* Blocks of ig_gate_up that fill an expert's down matrix, four panels each. */
 #define IG_FILL_BLOCKS(n_embd) (((n_embd) + 63) / 64)
+/* Panels of a block of ig_qkv in a decode step: more threads have less of a row each to make int8 blocks of (beside
+ * an encoder a launch may be of q's panels alone). */
+#define IG_QKV_EACH(n_layer_enc) ((n_layer_enc) > 0 ? 1 : 2)
+/* Blocks of ig_router that leave the normed row in a decode step, a value a thread. */
+#define IG_ROUTER_LEAVES(n_embd) (((n_embd) + IG_PANEL_THREADS - 1) / IG_PANEL_THREADS)
+/* 1: ig_gate_up has more items of the chosen experts than blocks can be there at once on most devices. */
+#define IG_MANY_ITEMS(items) ((items) > 256)
 #define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)
 
 /* A packed matrix in device memory; inside an expert, `p` is that of expert 0. */
@@ -118,47 +125,61 @@ struct ig_dcache {
     const uint32_t *done;                /* of this layer: the same, when the answer is there */
 };
 
+/* A kernel's arguments come from memory in lines of 64 bytes, each when it is first touched: what a decode step's
+ * kernels read lies together, theirs first. */
 struct ig_args {
-    struct ig_dcache xc;
-    struct ig_rows host, row; /* mapped host memory; its copy in device memory */
+    /* buffers, as in docs/ARCHITECTURE.md; what belongs to this layer */
+    float *x, *rl;
+    struct ig_xq *xq, *hq;
+    int32_t *force; /* recorded choices: 1, or 0 when the routers choose */
+    uint64_t expert_stride;
+    int32_t routed; /* 1: this layer has experts; 0: a dense block alone */
+    int32_t aside;  /* width of this layer's dense block; 0: it has none */
+    struct ig_dmat down, gate;
+    struct ig_xq *aoq;
+    struct ig_dmat up, mo;
+    const float *ffn_norm, *mixer_norm;
+    struct ig_dmat router;
+    float *q, *k, *v, *xn, *h;
+    struct ig_dmat mq, mk;
+    unsigned char *kv; /* of this layer: [block][kv head]{K, V} */
+    const float *rope;
+    struct ig_dmat mv;
+    struct ig_rows row; /* of the batch, in device memory */
+    const float *q_norm, *k_norm, *sinks, *route_bias, *shared_gate; /* NULL: none */
+    float *part, *ao;
+    uint32_t *arrived; /* [R][heads of a block][slices], 0 between kernels */
+    int32_t window;    /* of this layer; 0: none */
+    int32_t whole;     /* positions that every row sees; 0: those up to its own; -1: *input */
+    int32_t layer;
     int32_t n, n_want;
-    int32_t window;           /* of this layer; 0: none */
-    int32_t whole;            /* positions that every row sees; 0: those up to its own; -1: *input */
-    int32_t kv_alone;         /* 1: of q, k and v, k and v alone */
-    int32_t group;            /* rows of an item of the route */
-    int32_t in;               /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
-    int32_t routers;          /* with a cache: ig_router's blocks for this layer's router; those behind are for ahead's */
-    int32_t routed;           /* 1: this layer has experts; 0: a dense block alone */
-    int32_t aside;            /* width of this layer's dense block; 0: it has none */
-    /* buffers, as in docs/ARCHITECTURE.md */
-    float *x, *xn, *q, *k, *v, *ao, *rl, *h, *ln, *logits, *part, *y;
-    struct ig_xq *xq, *aoq, *hq, *lnq;
+    int32_t kv_alone; /* 1: of q, k and v, k and v alone */
+    int32_t group;    /* rows of an item of the route */
+    int32_t in;       /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
+    int32_t routers;  /* with a cache: ig_router's blocks for this layer's router; those behind are for ahead's */
+    int32_t *expert;  /* [R][k] chosen experts, rank by rank */
+    float *weight;    /* [R][k] their weights */
+    const float *mixer_norm_bias, *ffn_norm_bias;
+    struct ig_dcache xc;
+    struct ig_rows host; /* row in mapped host memory */
+    float *ln, *logits, *y;
+    struct ig_xq *lnq;
     /* of latent attention, where q is the query's latent (or its heads) and k latent and key: heads' queries,
      * queries in the latent space, results there; the query's latent as int8 blocks */
     float *qh, *ql, *al;
     struct ig_xq *qaq;
-    const float *rope;
-    unsigned char *kv;        /* of this layer: [block][kv head]{K, V} */
-    int32_t *input;           /* positions of the encoder's output */
-    const float *rel_bias;    /* [heads][BIAS_STRIDE] for a key at the query's position; NULL: none */
-    int32_t *expert;          /* [R][k] chosen experts, rank by rank */
-    float *weight;            /* [R][k] their weights */
-    int32_t *route;           /* n_item; items {expert, first, rows}; slots grouped by expert */
-    uint32_t *arrived;        /* [R][heads of a block][slices], 0 between kernels */
-    float *shared_scale;      /* [R] what a dense block beside experts counts */
-    /* recorded choices: 1, or 0 when the routers choose; experts [R][layers][k]; their weights */
-    int32_t *force, *force_expert;
-    float *force_weight;
-    const int32_t *host_force, *host_expert; /* the same in mapped host memory */
-    const float *host_weight;
-    /* this layer */
-    const float *mixer_norm, *ffn_norm, *mixer_norm_bias, *ffn_norm_bias;
-    const float *q_norm, *k_norm, *sinks, *route_bias, *shared_gate; /* NULL: none */
     const float *q_a_norm, *kv_a_norm;
     struct ig_dmat mq_b, mk_b, mv_b;
-    struct ig_dmat mq, mk, mv, mo, router, gate, up, down, dense_gate, dense_up, dense_down;
-    int32_t layer;
-    uint64_t expert_stride;
+    int32_t *input;        /* positions of the encoder's output */
+    const float *rel_bias; /* [heads][BIAS_STRIDE] for a key at the query's position; NULL: none */
+    int32_t *route;        /* n_item; items {expert, first, rows}; slots grouped by expert */
+    float *shared_scale;   /* [R] what a dense block beside experts counts */
+    /* recorded choices: experts [R][layers][k]; their weights; in mapped host memory */
+    int32_t *force_expert;
+    float *force_weight;
+    const int32_t *host_force, *host_expert;
+    const float *host_weight;
+    struct ig_dmat dense_gate, dense_up, dense_down;
     /* the ends of the model */
     struct ig_dmat embd, output;
     const float *output_norm, *output_norm_bias;

@@ -103,8 +103,8 @@ _Static_assert(ATTN_HEADS < SPAN_BLOCKS, "a warp a head of q, and one for k");
 _Static_assert(SPAN_BLOCKS <= 32 && ATTN_HEADS * ATTN_SLICE <= ATTN_THREADS - 32,
                "a lane a block; a thread a dimension, and a warp to spare");
 
-/* Registers for two: the next kernel's first blocks are put beside this one's. */
-IG_KERNEL(ig_attn, ATTN_THREADS, 2)
+/* A decode step's block has the registers for itself, and so half of a head's K under way before it waits. */
+IG_KERNEL(ig_attn, ATTN_THREADS, K_DEPTH > 2 ? 1 : 2)
 {
     IG_SHARED_SPARE(kv_elem, vs); /* [SPAN][ATTN_SLICE] */
     IG_SHARED float qs[HEAD_DIM][ATTN_HEADS], ps[ATTN_HEADS][SPAN];

@@ -8,12 +8,11 @@
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
-    const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, (int)blockIdx.x, 0 };
-    const int slot = ASIDE, row = 0;
+    const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, (int)blockIdx.x, 0, ASIDE, 0, 0, 0 };
     ig_after_previous();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     __syncthreads();
-    DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, &k, &slot, &row, 1, qs, a.xn)
+    DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, k, NULL, NULL, NULL, 1, qs, a.xn)
 }
 
 /* A panel: its weights are asked for before the hidden values are there. */

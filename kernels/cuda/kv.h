@@ -15,7 +15,7 @@ enum {
     KV_PART = KV_Q8 ? HEAD_BLOCKS * V_BLOCK : KB * HEAD_DIM * KV_ELEM, /* K, or V */
     KV_BYTES = 2 * KV_PART,                 /* of one block and head */
     K_BUNCH = HEAD_DIM % 16 == 0 ? 16 : HEAD_DIM % 8 == 0 ? 8 : 2, /* dimensions of K at once */
-    K_DEPTH = KV_FMT == IG_F32 ? 1 : 2 /* bunches in flight */
+    K_DEPTH = KV_FMT == IG_F32 ? 1 : ROWS == 1 ? 4 : 2 /* bunches in flight */
 };
 
 /* An element of the cache, and two neighbours of a dimension of K as they were loaded. */

@@ -24,23 +24,24 @@ IG_FN int rows_here(int n, int *first)
 }
 
 /* Norm weights, asked for early; with more ROWS another kernel has used them. */
-IG_FN void norm_weights(ig_f4 *w, const float *norm)
+IG_FN void norm_weights(ig_f4 *w, const float *norm, int threads)
 {
-    if (ROWS == 1) load_quads(w, norm, PANEL_THREADS);
+    if (ROWS == 1) load_quads(w, norm, threads);
 }
 
 /* The activations that a panel of format `fmt` meets: with ROWS 1 v, this thread's quads of the normed row, is
  * made here, and normed_for() leaves it as the formats in `set` read it: xs, qs. */
 IG_FN void normed(const struct ig_args *a, const void **x, ig_f4 *v, int fmt, const ig_f4 *w, const float *bias, float *xs,
-                  int first)
+                  int first, int threads)
 {
 #if ROWS == 1
     (void)x;
     (void)fmt;
     (void)first;
-    load_quads(v, a->x, PANEL_THREADS);
-    norm_quads(v, w, bias, xs, PANEL_THREADS);
+    load_quads(v, a->x, threads);
+    norm_quads(v, w, bias, xs, threads);
 #else
+    (void)threads;
     (void)v;
     (void)w;
     (void)bias;
@@ -48,15 +49,16 @@ IG_FN void normed(const struct ig_args *a, const void **x, ig_f4 *v, int fmt, co
     row_pointers(x, fmt, a->xn, a->xq, first, N_EMBD);
 #endif
 }
-IG_FN void normed_for(const void **x, const ig_f4 *v, int fmt, int set, float *xs, struct ig_xq *qs)
+IG_FN void normed_for(const void **x, const ig_f4 *v, int fmt, int set, float *xs, struct ig_xq *qs,
+                      int threads)
 {
 #if ROWS == 1
-    if (ANY_FLOAT(set)) store_quads(xs, v, PANEL_THREADS); /* all have read what it held */
-    if (ANY_BLOCK(set)) quantize_quads(qs, v, ROW_QUADS, N_EMBD, PANEL_THREADS);
+    if (ANY_FLOAT(set)) store_quads(xs, v, threads); /* all have read what it held */
+    if (ANY_BLOCK(set)) quantize_quads(qs, v, QUADS(N_EMBD, threads), N_EMBD, threads);
     __syncthreads();
     x[0] = IS_BLOCK(fmt) ? (const void *)qs : (const void *)xs;
 #else
-    (void)x, (void)v, (void)fmt, (void)set, (void)xs, (void)qs;
+    (void)x, (void)v, (void)fmt, (void)set, (void)xs, (void)qs, (void)threads;
 #endif
 }
 
@@ -67,12 +69,13 @@ _Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
 
 enum { XS = ROWS == 1 ? N_EMBD : 1, QS = ROWS == 1 ? N_EMBD / QB + 1 : 1 };
 
-IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, int p, float *y,
+IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, int p, int real, float *y,
                     int y_stride)
 {
     IG_SHARED float xs[XS];
     IG_SHARED struct ig_xq qs[QS];
-    IG_SHARED panel_parts parts[ROWS];
+    IG_SHARED panel_parts parts[QKV_EACH][ROWS];
+    const int sub = (int)threadIdx.x / PANEL_THREADS, i = (int)threadIdx.x % PANEL_THREADS;
     const struct panel panel = { m->p + (size_t)p * m->stride, fmt, N_EMBD, -1,
                                  panel_unroll(fmt, N_EMBD, FLIGHT) };
     struct bunch b;
@@ -81,29 +84,31 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
     int first;
 
     panel_load(&b, &panel, 0);
-    norm_weights(w, a->mixer_norm);
+    norm_weights(w, a->mixer_norm, QKV_THREADS);
     ig_after_previous();
     const int rows = rows_here(a->n, &first);
-    normed(a, x, v, fmt, w, a->mixer_norm_bias, xs, first);
-    normed_for(x, v, fmt, FMT_QKV, xs, qs);
+    normed(a, x, v, fmt, w, a->mixer_norm_bias, xs, first, QKV_THREADS);
+    normed_for(x, v, fmt, FMT_QKV, xs, qs, QKV_THREADS);
     stamp_mark(2);
-    panel_product(parts, &b, &panel, x, rows);
-    const int i = (int)threadIdx.x;
-    if (i < rows * PR)
+    panel_product(parts[sub], &b, &panel, x, rows);
+    if (real && i < rows * PR)
         y[(size_t)(first + i / PR) * (size_t)y_stride + (size_t)(p * PR + i % PR)] =
-            biased(m, p * PR + i % PR, panel_get(parts[i / PR], fmt, i % PR));
+            biased(m, p * PR + i % PR, panel_get(parts[sub][i / PR], fmt, i % PR));
 }
 
 /* Panels of q, then k, then v; of latent attention those that read the normed row.  One text for all three
- * (where their formats are one), since a step's code is as large as the instruction cache. */
-IG_KERNEL(ig_qkv, PANEL_THREADS, 4)
+ * (where their formats are one), since a step's code comes from memory, too. */
+IG_KERNEL(ig_qkv, QKV_THREADS, ROWS > 1 || QKV_EACH == 1 ? 4 : N_EMBD <= 2048 ? 3 : 2)
 {
-    const int p = (int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? IN_Q_STRIDE / PR : 0), of_k = p - IN_Q_STRIDE / PR;
+    enum { ALL = (IN_Q_STRIDE + IN_K_STRIDE * (KV_LORA ? 1 : 2)) / PR };
+    const int at = ((int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? IN_Q_STRIDE / PR : 0)) * QKV_EACH +
+                   (int)threadIdx.x / PANEL_THREADS;
+    const int real = QKV_EACH == 1 || at < ALL, p = real ? at : 0, of_k = p - IN_Q_STRIDE / PR;
     const int is_q = of_k < 0, is_v = of_k >= IN_K_STRIDE / PR;
     const struct ig_dmat m = { is_q ? a.mq.p : is_v ? a.mv.p : a.mk.p, is_q ? a.mq.bias : is_v ? a.mv.bias : a.mk.bias,
                                is_q ? a.mq.stride : is_v ? a.mv.stride : a.mk.stride,
                                is_q ? a.mq.fmt : is_v ? a.mv.fmt : a.mk.fmt };
-    DISPATCH(&a, FMT_QKV, m.fmt, qkv_body, &m, is_q ? p : is_v ? of_k - IN_K_STRIDE / PR : of_k,
+    DISPATCH(&a, FMT_QKV, m.fmt, qkv_body, &m, is_q ? p : is_v ? of_k - IN_K_STRIDE / PR : of_k, real,
              is_q ? a.q : is_v ? a.v : a.k, is_q ? IN_Q_STRIDE : IN_K_STRIDE)
 }
 
@@ -157,49 +162,68 @@ IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
 }
 _Static_assert(PANEL_THREADS >= 64 * IG_N_FILL, "a warp a word");
 
-/* With ROWS 1: the normed row where the experts read it; what the dense block beside them counts. */
-IG_FN void leave_normed(const struct ig_args *a, const ig_f4 *v, float *xs)
+/* Value i of the normed row, raw in xs, where the experts read it. */
+IG_FN void leave_normed(const struct ig_args *a, int i, float w, const float *xs, float mean, float scale)
 {
-    if (ANY_FLOAT(FMT_GATE_UP)) store_quads(a->xn, v, PANEL_THREADS);
-    if (ANY_BLOCK(FMT_GATE_UP)) quantize_quads(a->xq, v, ROW_QUADS, N_EMBD, PANEL_THREADS);
-    if (!SHARED_GATE || !a->shared_gate) return;
-    store_quads(xs, v, PANEL_THREADS);
-    __syncthreads();
-    if (threadIdx.x < 32) weigh_shared(a, xs, 0);
+    if (i >= N_EMBD) return; /* int8 blocks are of whole warps */
+    const float v = normed_value(xs[i], mean, scale, w, a->ffn_norm_bias, i);
+    if (ANY_FLOAT(FMT_GATE_UP)) a->xn[i] = v;
+    if (ANY_BLOCK(FMT_GATE_UP)) quantize_warp(a->xq + i / QB, v);
 }
 
-/* Block -1 (with ROWS 1) leaves the normed row; those from a->routers on make the logits of a layer further on. */
+/* With ROWS 1 the first blocks leave the normed row, a value a thread, and the first of them says what the dense
+ * block beside the experts counts; those from a->routers on make the logits of a layer further on. */
 IG_FN void router_body(const struct ig_args *a, int fmt, int at)
 {
     const int ahead = CACHED && at >= a->routers, block = ahead ? at - a->routers : at;
     const struct ig_dmat *router = ahead ? &a->xc.ahead.router : &a->router;
+    const float *bias = ahead ? a->xc.ahead.norm_bias : a->ffn_norm_bias;
     float *const rl = ahead ? a->xc.ahead.rl : a->rl;
-    IG_SHARED float xs[XS];
-    IG_SHARED struct ig_xq qs[QS];
     IG_SHARED panel_parts parts[ROWS];
-    const int halves = IS_BLOCK(fmt) ? 1 : 2, leaves = ROWS == 1 && block < 0;
-    const int p = leaves ? 0 : block / halves, wide = PR / halves;
+    const int halves = IS_BLOCK(fmt) ? 1 : 2, leaves = ROWS == 1 && block < 0, i = (int)threadIdx.x;
+    const int p = leaves ? 0 : block / halves, wide = PR / halves, mine = (int)blockIdx.x * PANEL_THREADS + i;
     const struct panel panel = { router->p + (size_t)p * router->stride, fmt, N_EMBD,
                                  IS_BLOCK(fmt) ? -1 : block & 1,
                                  panel_unroll(fmt, N_EMBD, FLIGHT_ROUTER) };
     struct bunch b;
-    ig_f4 w[ROW_QUADS], v[ROW_QUADS];
+    ig_f4 w[ROW_QUADS];
     const void *x[ROWS];
+    float mine_w = 0.0f;
     int first;
 
-    panel_load(&b, &panel, 0);
-    norm_weights(w, ahead ? a->xc.ahead.norm : a->ffn_norm);
+    if (leaves)
+        mine_w = a->ffn_norm[mine < N_EMBD ? mine : 0];
+    else
+        panel_load(&b, &panel, 0);
+    norm_weights(w, ahead ? a->xc.ahead.norm : a->ffn_norm, PANEL_THREADS);
     ig_after_previous();
     const int rows = rows_here(a->n, &first);
-    normed(a, x, v, fmt, w, ahead ? a->xc.ahead.norm_bias : a->ffn_norm_bias, xs, first);
+#if ROWS == 1
+    IG_SHARED float xs[XS];
+    IG_SHARED struct ig_xq qs[QS];
+    ig_f4 v[ROW_QUADS];
+    float mean;
+    load_quads(v, a->x, PANEL_THREADS);
+    const float scale = norm_scale_of(v, xs, &mean, PANEL_THREADS);
     if (leaves) {
-        leave_normed(a, v, xs);
+        leave_normed(a, mine, mine_w, xs, mean, scale);
+        if (!SHARED_GATE || !a->shared_gate || blockIdx.x > 0) return;
+    }
+    apply_norm(v, w, bias, mean, scale, PANEL_THREADS);
+    if (SHARED_GATE) __syncthreads(); /* block 0 has read what xs held */
+    normed_for(x, v, fmt, FMT_ROUTER, xs, qs, PANEL_THREADS);
+    if (SHARED_GATE && leaves) {
+        if (!ANY_FLOAT(FMT_ROUTER)) store_quads(xs, v, PANEL_THREADS);
+        __syncthreads();
+        if (i < 32) weigh_shared(a, xs, 0);
         return;
     }
-    normed_for(x, v, fmt, FMT_ROUTER, xs, qs);
+#else
+    (void)mine_w;
+    normed(a, x, NULL, fmt, w, bias, NULL, first, PANEL_THREADS);
+#endif
     stamp_mark(2);
     panel_product(parts, &b, &panel, x, rows);
-    const int i = (int)threadIdx.x;
     if (i < rows * wide) {
         const int r = block % halves * wide + i % wide;
         rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =
@@ -207,10 +231,9 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int at)
     }
 }
 
-/* With ROWS 1 block 0 leaves the normed row where the experts read it. */
 IG_KERNEL(ig_router, PANEL_THREADS, ROWS == 1 ? 2 : LINEAR_BLOCKS)
 {
-    DISPATCH(&a, FMT_ROUTER, a.router.fmt, router_body, (int)blockIdx.x - (ROWS == 1))
+    DISPATCH(&a, FMT_ROUTER, a.router.fmt, router_body, (int)blockIdx.x - (ROWS == 1 ? IG_ROUTER_LEAVES(N_EMBD) : 0))
 }
 
 IG_FN void output_body(const struct ig_args *a, int fmt, int p)

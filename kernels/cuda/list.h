@@ -51,7 +51,7 @@
 /* Of one row. */
 #define IG_STEP_KERNELS(X) \
     X(embed, IG_ROW_THREADS, 0) \
-    X(qkv, IG_PANEL_THREADS, 0) \
+    X(qkv, QKV_THREADS, 0) \
     IG_STEP_STORE_KERNEL(X) \
     IG_LATENT_KERNELS(X) \
     X(attn, ATTN_THREADS, ATTN_SHARED) \

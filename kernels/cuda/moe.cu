@@ -35,6 +35,8 @@ struct hidden {
     int ff;        /* its width */
     int block;
     int64_t shift; /* as in struct spot */
+    int slot;      /* with ROWS 1 */
+    int item, items, stride; /* a block of a decode step has each stride-th of the routed items; items 0: this one alone */
 };
 
 IG_FN float activated(float g, float u)
@@ -56,52 +58,80 @@ IG_FN float with_bias(const struct ig_dmat *m, size_t expert, int64_t shift, int
     return y + *b;
 }
 
-/* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats. */
-IG_FN void gate_up_body(const struct ig_args *a, int fmt, const struct hidden *k, const int *slot,
-                        const int *token_row, int rows, const struct ig_xq *q, const float *f)
+IG_FN struct panel hidden_panel(int fmt, const struct hidden *k)
 {
-    IG_SHARED panel_parts parts[4][ROWS];
-    const int sub = (int)threadIdx.x / PANEL_THREADS, panels = DIV_UP(k->ff, PR);
-    const int p = 2 * k->block + (sub & 1), real = p < panels;
+    const int sub = (int)threadIdx.x / PANEL_THREADS, p = 2 * k->block + (sub & 1), real = p < DIV_UP(k->ff, PR);
     const struct ig_dmat *m = sub < 2 ? k->gate : k->up;
     const struct panel panel = { m->p + k->expert + (size_t)(real ? p : 0) * m->stride, fmt, N_EMBD, -1,
                                  panel_unroll(fmt, N_EMBD, FLIGHT_GATE_UP) };
-    struct bunch b;
-    const void *x[ROWS];
-    float acc[ROWS][2];
+    return panel;
+}
 
-    const int works = !ACT_RELU || sub < 2;
-
-    if (k->shift && works) {
-        fill_panel(panel.p, k->shift, f_panel(fmt, N_EMBD));
-    }
-    if (k->shift) __syncthreads();
-    stamp_mark(0);
-    if (works) panel_load(&b, &panel, 0);
-    UNROLL for (int t = 0; t < ROWS; t++)
-    {
-        const size_t r = (size_t)(t < rows ? token_row[t] : 0);
-        x[t] = IS_BLOCK(fmt) ? (const void *)(q + r * (N_EMBD / QB)) : (const void *)(f + r * N_EMBD);
-    }
-    if (works) {
-        panel_sum(acc, &b, &panel, x, rows);
-        panel_put(parts[sub], acc, &panel, rows);
-    }
-    stamp_mark(1);
-    __syncthreads();
-    stamp_mark(2);
-    /* A warp has a row's 32 hidden values, as down reads them. */
+/* From the parts of gate and up what down reads: a warp has a row's 32 hidden values. */
+IG_FN void leave_hidden(const struct ig_args *a, int fmt, const struct hidden *k, const int *slot, int rows,
+                        panel_parts (*parts)[ROWS])
+{
     const int row = (int)threadIdx.x / 32, i = (int)threadIdx.x % 32, half = i / 16, r = i % 16;
     if (row >= rows) return;
     float h = 0.0f;
-    if (2 * k->block + half < panels) {
+    if (2 * k->block + half < DIV_UP(k->ff, PR)) {
         const int at = k->block * 32 + i;
         const float g = with_bias(k->gate, k->expert, k->shift, at, panel_get(parts[half][row], fmt, r));
         h = activated(g, ACT_RELU ? 0.0f : with_bias(k->up, k->expert, k->shift, at, panel_get(parts[2 + half][row], fmt, r)));
     }
-    const size_t to = hidden_block(slot[row]);
+    const size_t to = hidden_block(ROWS == 1 ? k->slot : slot[row]);
     if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + to + xq_place(k->block, DIV_UP(k->ff, QB)), h);
     if (ANY_FLOAT(FMT_DOWN)) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
+}
+
+/* The block's next item; 0: there is none. */
+IG_FN int next_hidden(const struct ig_args *a, struct hidden *k, const int *id)
+{
+    if (ROWS > 1 || CACHED || !IG_MANY_ITEMS(N_EXPERT_USED * FF_BLOCKS) || k->item + k->stride >= k->items) return 0;
+    k->item += k->stride;
+    k->slot = k->item / FF_BLOCKS;
+    k->block = k->item % FF_BLOCKS;
+    k->expert = (size_t)id[k->slot] * a->expert_stride;
+    return 1;
+}
+
+/* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats; `id`: the chosen experts. */
+IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const int *id, const int *slot,
+                        const int *token_row, int rows, const struct ig_xq *q, const float *f)
+{
+    IG_SHARED panel_parts parts[4][ROWS];
+    const int sub = (int)threadIdx.x / PANEL_THREADS, works = !ACT_RELU || sub < 2;
+    struct panel panel = hidden_panel(fmt, &k);
+    struct bunch b;
+    const void *x[ROWS];
+    float acc[ROWS][2];
+
+    if (k.shift && works) fill_panel(panel.p, k.shift, f_panel(fmt, N_EMBD));
+    if (k.shift) __syncthreads();
+    stamp_mark(0);
+    if (works) panel_load(&b, &panel, 0);
+    UNROLL for (int t = 0; t < ROWS; t++)
+    {
+        const size_t r = (size_t)(ROWS > 1 && t < rows ? token_row[t] : 0);
+        x[t] = IS_BLOCK(fmt) ? (const void *)(q + r * (N_EMBD / QB)) : (const void *)(f + r * N_EMBD);
+    }
+    UNROLL_BY(1) for (int again = 0;; again = 1)
+    {
+        if (works) panel_sum(acc, &b, &panel, x, rows);
+        if (again) __syncthreads(); /* the item before has been left */
+        if (works) panel_put(parts[sub], acc, &panel, rows);
+        stamp_mark(1);
+        __syncthreads();
+        stamp_mark(2);
+        const struct hidden now = k;
+        const int more = next_hidden(a, &k, id);
+        if (more) { /* under way while this item is left */
+            panel = hidden_panel(fmt, &k);
+            if (works) panel_load(&b, &panel, 0);
+        }
+        leave_hidden(a, fmt, &now, slot, rows, parts);
+        if (!more) break;
+    }
 }
 
 #if ROWS == 1 && N_EXPERT > 0
@@ -118,25 +148,21 @@ IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
                f_panel(FMT_OF(FMT_DOWN, a->down.fmt), N_FF));
 }
 
-/* A block an item: 32 hidden values of each chosen expert, rank by rank, then of the dense block.  With
- * a cache one more that speaks with the CPU stands before them, one that looks ahead, and behind them those that
- * fill slots. */
+/* An item is 32 hidden values of a chosen expert, rank by rank; of many, so many blocks as the device has room for
+ * share them.  Behind them a block each 32 of the dense block.  With a cache a block has one item; one more that
+ * speaks with the CPU stands before them, one that looks ahead, and behind them those that fill slots. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
     IG_SHARED struct chosen c;
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
-    IG_SHARED int slot, token_row;
     const int asks = CACHED && a.routed && a.xc.posted != NULL, ahead = asks && a.xc.ahead.layer >= 0;
-    const int routed = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0, looks = ahead && blockIdx.x == 1;
-    const int block = (int)blockIdx.x - asks - ahead, rank = block / FF_BLOCKS, fill = block - routed - DIV_UP(a.aside, QB);
+    const int items = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
+    const int dense = DIV_UP(a.aside, QB), routed = CACHED ? items : (int)gridDim.x - dense;
+    const int block = (int)blockIdx.x - asks - ahead, rank = block / FF_BLOCKS, fill = block - routed - dense;
     const int aside = WITH_ASIDE && block >= routed && fill < 0;
-    if (threadIdx.x == 0) {
-        slot = aside ? ASIDE : rank;
-        token_row = 0;
-    }
     const int force = ig_load_fresh(a.force);
 #if N_WAY > 0
-    if (looks) {
+    if (ahead && blockIdx.x == 1) {
         load_ahead(&a, &c, GATE_UP_THREADS);
         ig_after_previous();
         look_ahead(&a, &c, GATE_UP_THREADS, force);
@@ -149,12 +175,12 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     if (CACHED && blockIdx.x == 0 && threadIdx.x == 0) a.xc.count[IG_T_BEGAN] = ig_clock();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     if (aside) {
-        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0 };
+        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0, ASIDE, 0, 0, 0 };
         __syncthreads();
-        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
+        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, k, NULL, NULL, NULL, 1, qs, a.xn)
         return;
     }
-    choose_places(&a, &c, GATE_UP_THREADS, CACHED ? N_EXPERT_USED : rank + 1, 0, force);
+    choose_places(&a, &c, GATE_UP_THREADS, CACHED || routed < items ? N_EXPERT_USED : rank + 1, 0, force);
 #if N_WAY > 0
     if (block < 0) {
         ask_cpu(&a, &c, GATE_UP_THREADS);
@@ -171,8 +197,8 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
         if (threadIdx.x == 0) ig_await_arrived(a.xc.arrived + c.by[rank], c.number[rank]);
         __syncthreads();
     }
-    const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift };
-    DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, &k, &slot, &token_row, 1, qs, a.xn)
+    const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift, rank, block, items, routed };
+    DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, k, c.r.id, NULL, NULL, 1, qs, a.xn)
     if (CACHED && s.wait) ig_await_clock(began, s.wait);
 }
 
@@ -207,28 +233,39 @@ IG_FN void take_aside(const struct ig_args *a, panel_parts *parts)
     DISPATCH(a, FMT_DOWN, a->dense_down.fmt, aside_body, parts)
 }
 
+/* Where a rank's expert is: with a cache a block has found that out once. */
+IG_FN struct spot down_spot(const struct ig_args *a, const struct spot *spots, const struct chosen *c, int rank)
+{
+    return CACHED ? spots[rank] : spot_of(a, c, rank);
+}
+
 /* Ask for the first weights of round `round`, where `late` says whether they are to be there only
  * when ig_gate_up has ended. */
-IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *s, struct bunch *b, int round, int late)
+IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *spots, const struct chosen *c, struct bunch *b,
+                    int round, int late)
 {
     const int sub = (int)threadIdx.x / PANEL_THREADS, rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
-    const struct panel panel = down_panel(a, fmt, s[rank].expert);
-    if (sub < RANKS && a->routed && s[rank].rank >= 0 && s[rank].late == late) panel_load(b, &panel, 0);
+    const struct spot s = down_spot(a, spots, c, rank);
+    const struct panel panel = down_panel(a, fmt, s.expert);
+    if (sub < RANKS && a->routed && s.rank >= 0 && s.late == late) panel_load(b, &panel, 0);
 }
 
 /* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
  * the first two's weights are asked for before their activations are there.  128 more have the
  * dense block, beside the first round: y[N_EXPERT_USED]. */
-IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, float (*y)[PR])
+IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *spots, struct chosen *c, int force, float (*y)[PR])
 {
     IG_SHARED panel_parts parts[TURNS_DOWN * RANKS + WITH_ASIDE];
     IG_SHARED struct ig_xq qs[STAGED ? HQ_BLOCKS : 1];
     const int sub = (int)threadIdx.x / PANEL_THREADS, mine = sub < RANKS && a->routed;
     struct bunch b[2];
-    UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS); round++) down_ask(a, fmt, s, &b[round], round, 0);
+    UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS); round++)
+        down_ask(a, fmt, spots, c, &b[round], round, 0);
+    /* What the experts count, while their weights are on their way. */
+    if (a->routed && !force && (int)threadIdx.x >= DOWN_THREADS - 32) weigh(&c->r);
     ig_after_previous();
     UNROLL for (int round = 0; round < LEAST(2, DOWN_ROUNDS) && CACHED; round++)
-        down_ask(a, fmt, s, &b[round], round, 1);
+        down_ask(a, fmt, spots, c, &b[round], round, 1);
     if (STAGED && IS_BLOCK(fmt)) {
         stage_blocks(qs, a->hq, HQ_BLOCKS, DOWN_THREADS);
         __syncthreads();
@@ -239,12 +276,13 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
         UNROLL for (int turn = 0; turn < TURNS_DOWN; turn++)
         {
             const int round = first + turn, rank = LEAST(round * RANKS + sub, N_EXPERT_USED - 1);
-            const struct panel panel = down_panel(a, fmt, s[rank].expert);
+            const struct spot s = down_spot(a, spots, c, rank);
+            const struct panel panel = down_panel(a, fmt, s.expert);
             const struct ig_xq *q = STAGED ? qs : a->hq;
             const void *x = IS_BLOCK(fmt) ? (const void *)(q + rank * FF_BLOCKS)
                                           : (const void *)(a->h + rank * FF_BLOCKS * QB);
             float acc[ROWS][2];
-            if (round >= DOWN_ROUNDS || !mine || (CACHED && s[rank].rank < 0)) continue;
+            if (round >= DOWN_ROUNDS || !mine || (CACHED && s.rank < 0)) continue;
             if (round >= 2) panel_load(&b[round % 2], &panel, 0);
             panel_sum(acc, &b[round % 2], &panel, &x, 1);
             panel_put(&parts[turn * RANKS + sub], acc, &panel, 1);
@@ -255,8 +293,9 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
         for (int i = (int)threadIdx.x; i < TURNS_DOWN * RANKS * PR && a->routed; i += DOWN_THREADS) {
             const int of = first * RANKS + i / PR, r = (int)blockIdx.x * PR + i % PR;
             if (of >= N_EXPERT_USED) continue;
-            if (!CACHED || s[of].rank >= 0)
-                y[of][i % PR] = with_bias(&a->down, s[of].expert, s[of].shift, r,
+            const struct spot s = down_spot(a, spots, c, of);
+            if (!CACHED || s.rank >= 0)
+                y[of][i % PR] = with_bias(&a->down, s.expert, s.shift, r,
                                           panel_get(parts[i / PR], fmt, i % PR));
             else if (r < N_EMBD) /* the CPU's answer */
                 y[of][i % PR] = ig_load_float(a->y + (size_t)of * N_EMBD + (size_t)r);
@@ -274,13 +313,14 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *s, flo
 IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
 {
     IG_SHARED struct chosen c;
-    IG_SHARED struct spot spots[N_EXPERT_USED];
+    IG_SHARED struct spot spots[CACHED ? N_EXPERT_USED : 1];
     IG_SHARED float y[N_EXPERT_USED + 1][PR];
     const int t = (int)threadIdx.x, r = (int)blockIdx.x * PR + t, mine = t < PR && r < N_EMBD;
+    const int force = a.routed ? ig_load_fresh(a.force) : 0;
     if (a.routed) {
         if (CACHED) load_set(&a, &c, DOWN_THREADS);
-        choose_places(&a, &c, DOWN_THREADS, N_EXPERT_USED, 1, ig_load_fresh(a.force));
-        if (t < N_EXPERT_USED) spots[t] = spot_of(&a, &c, t);
+        choose_places(&a, &c, DOWN_THREADS, N_EXPERT_USED, 1, force);
+        if (CACHED && t < N_EXPERT_USED) spots[t] = spot_of(&a, &c, t);
     }
 #if N_WAY > 0
     if ((int)blockIdx.x >= DIV_UP(N_EMBD, PR)) {
@@ -290,10 +330,10 @@ IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
         return;
     }
 #endif
-    __syncthreads();
+    if (CACHED) __syncthreads();
     const float x = mine ? ig_load_float(a.x + r) : 0.0f; /* of ig_attn_out, further back */
     /* A layer without experts has no format of theirs: the dense block's does for the frame. */
-    DISPATCH(&a, FMT_DOWN, a.routed ? a.down.fmt : a.dense_down.fmt, down_body, spots, y)
+    DISPATCH(&a, FMT_DOWN, a.routed ? a.down.fmt : a.dense_down.fmt, down_body, spots, &c, force, y)
     if (mine) {
         float sum = 0.0f;
         for (int i = 0; i < N_EXPERT_USED && a.routed; i++) sum = fmaf(c.r.weight[i], y[i][t], sum);
@@ -325,7 +365,10 @@ IG_KERNEL(ig_topk, TOPK_THREADS, 4)
     IG_SHARED struct routing r;
     const int t = (int)threadIdx.x, row = (int)blockIdx.x;
     ig_after_previous();
-    route(&a, &r, row, TOPK_THREADS, N_EXPERT_USED, 1, ig_load_fresh(a.force));
+    const int force = ig_load_fresh(a.force);
+    route(&a, &r, row, TOPK_THREADS, N_EXPERT_USED, 1, force);
+    if (!force && t < 32) weigh(&r);
+    __syncthreads();
     if (t < N_EXPERT_USED) {
         a.expert[row * N_EXPERT_USED + t] = r.id[t];
         a.weight[row * N_EXPERT_USED + t] = r.weight[t];
@@ -421,8 +464,8 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
     const struct ig_dmat *gate = a.in ? &a.dense_gate : &a.gate;
     const struct hidden k = { gate, a.in ? &a.dense_up : &a.up,
                               a.in ? 0 : (size_t)it.expert * a.expert_stride, a.in ? a.aside : N_FF,
-                              (int)blockIdx.x, 0 };
-    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, &k, slot, token_row, it.rows, a.xq, a.xn)
+                              (int)blockIdx.x, 0, 0, 0, 0, 0 };
+    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, k, NULL, slot, token_row, it.rows, a.xq, a.xn)
 }
 
 IG_FN void down_body(const struct ig_args *a, int fmt, const int *slot, const struct item *it)

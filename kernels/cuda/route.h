@@ -13,6 +13,7 @@
 enum {
     LOGITS = UP_TO(N_EXPERT, 16),
     CHOICE_APART = ROUTE_SIGMOID || N_ROUTE_GROUP > 1, /* what decides is not the scores */
+    CHOSEN_ALONE = ROUTE_NORM && !CHOICE_APART && !ROUTE_SPARSEMIXER, /* weights need no other expert's score */
     GROUP_EACH = N_EXPERT / N_ROUTE_GROUP
 };
 
@@ -78,8 +79,10 @@ IG_FN unsigned rank_key(float x)
     return x != x ? 0 : u >> 31 ? ~u : u | 0x80000000u;
 }
 
+IG_FN float of_rank_key(unsigned key) { return ig_bits(key >> 31 ? key & 0x7fffffffu : ~key); }
+
 /* The experts of ranks below `ranks`, by what is larger first and the lower id: one warp, a lane has neighbours
- * in its registers.  `fresh`: `by` is in memory, which another kernel wrote. */
+ * in its registers.  `fresh`: `by` is in memory, where another kernel left the logits. */
 IG_FN void choose(struct routing *r, const float *by, int ranks, int fresh)
 {
     enum { EACH = DIV_UP(N_EXPERT, 32) };
@@ -102,7 +105,7 @@ IG_FN void choose(struct routing *r, const float *by, int ranks, int fresh)
         const unsigned most = ig_warp_max(mine), who = ig_ballot(mine == most);
         if (mine == most && most > 0 && !(who & ((1u << lane) - 1))) {
             r->id[rank] = lane * EACH + at;
-            if (!fresh) r->weight[rank] = r->score[lane * EACH + at];
+            r->weight[rank] = fresh ? of_rank_key(most) : r->score[lane * EACH + at];
             UNROLL for (int i = 0; i < EACH; i++) key[i] = i == at ? 0 : key[i];
         }
     }
@@ -180,12 +183,12 @@ IG_FN void forced(const struct ig_args *a, struct routing *r, int row)
     __syncthreads();
 }
 
-/* All of it for one row; ends in a barrier.  `ranks`: so many experts are wanted, and without `weights` their ids
- * alone.  `force`: what a->force says, which a kernel can know before it waits. */
+/* Of one row the experts of ranks below `ranks`, with `weights` what weigh() needs; ends in a barrier.  `force`: what
+ * a->force says, which a kernel can know before it waits; then there is nothing to weigh. */
 IG_FN void route(const struct ig_args *a, struct routing *r, int row, int threads, int ranks, int weights, int force)
 {
     const float *const rl = a->rl + (size_t)row * RL_STRIDE;
-    const int t = (int)threadIdx.x, direct = !CHOICE_APART && !weights;
+    const int t = (int)threadIdx.x, direct = !CHOICE_APART && (!weights || CHOSEN_ALONE);
     if (force) {
         forced(a, r, row);
         return;
@@ -200,8 +203,6 @@ IG_FN void route(const struct ig_args *a, struct routing *r, int row, int thread
         }
         __syncwarp();
         choose(r, direct ? rl : CHOICE_APART ? r->choice : r->score, ranks, direct);
-        __syncwarp();
-        if (weights) weigh(r);
     }
     __syncthreads();
 }

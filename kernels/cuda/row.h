@@ -240,16 +240,19 @@ IG_FN float normed_value(float x, float mean, float scale, float w, const float 
     return bias ? fmaf((x - mean) * scale, w, bias[i]) : (x - mean) * scale * w;
 }
 
-/* v, this thread's quads of a row, becomes its norm with weights w and `bias`, or NULL;
- * xs[N_EMBD] is scratch. */
-IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, const float *bias, float *xs, int threads)
+/* The same of v, all threads' quads, which come into xs[N_EMBD]. */
+IG_FN float norm_scale_of(const ig_f4 *v, float *xs, float *mean, int threads)
 {
     store_quads(xs, v, threads);
     __syncthreads();
     stamp_mark(0);
-    float mean;
-    const float scale = norm_scale(xs, &mean);
+    const float scale = norm_scale(xs, mean);
     stamp_mark(1);
+    return scale;
+}
+
+IG_FN void apply_norm(ig_f4 *v, const ig_f4 *w, const float *bias, float mean, float scale, int threads)
+{
     UNROLL for (int u = 0; u < QUADS(N_EMBD, threads); u++)
     {
         const int i = quad_at(u, threads) < N_EMBD ? quad_at(u, threads) : 0;
@@ -259,5 +262,15 @@ IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, const float *bias, float *xs, in
         v[u].w = normed_value(v[u].w, mean, scale, w[u].w, bias, i + 3);
     }
 }
+
+/* v, this thread's quads of a row, becomes its norm with weights w and `bias`, or NULL;
+ * xs[N_EMBD] is scratch. */
+IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, const float *bias, float *xs, int threads)
+{
+    float mean;
+    const float scale = norm_scale_of(v, xs, &mean, threads);
+    apply_norm(v, w, bias, mean, scale, threads);
+}
+
 
 #endif

@@ -32,6 +32,7 @@ struct ig_device {
     double started; /* of the copy under way */
     struct ig_device_calls calls;
     char name[MANY];
+    int units;
 };
 
 static struct ig_device device;
@@ -72,6 +73,7 @@ static enum ig_err find(const char *arch, struct ig_why *why)
     if (strcmp(found, arch) != 0)
         return ig_fail(why, IG_NO_DEVICE, "device: want architecture %s, got %s (%s)", arch, found,
                        p.name);
+    device.units = p.multiProcessorCount;
     snprintf(device.name, sizeof device.name, "%.64s, %s, driver %d.%d, %.1f GiB", p.name, found,
              driver / 1000, driver / 10 % 100, (double)p.totalGlobalMem / (1 << 30));
     return IG_OK;
@@ -153,6 +155,7 @@ void ig_device_close(struct ig_device *d)
 }
 
 const char *ig_device_name(const struct ig_device *d) { return d->name; }
+int ig_device_units(const struct ig_device *d) { return d->units; }
 unsigned char *ig_device_mem(const struct ig_device *d) { return d->mem; }
 
 uint64_t ig_device_used(const struct ig_device *d)

@@ -13,7 +13,11 @@
 #include <omp.h>
 #include <string.h>
 
-enum { DOWN_THREADS = IG_PANEL_THREADS * (IG_DOWN_RANKS(IG_N_EXPERT_USED) + (IG_N_FF_ASIDE > 0)) };
+enum {
+    QKV_EACH = IG_QKV_EACH(IG_N_LAYER_ENC),
+    QKV_THREADS = QKV_EACH * IG_PANEL_THREADS,
+    DOWN_THREADS = IG_PANEL_THREADS * (IG_DOWN_RANKS(IG_N_EXPERT_USED) + (IG_N_FF_ASIDE > 0))
+};
 
 #define X(name, threads, shared) STEP_##name,
 enum { IG_STEP_KERNELS(X) N_STEP };
@@ -32,11 +36,20 @@ static void run_step(struct ig_engine *e, int kernel, int x, int y)
     ig_device_launch(e->device, &of_step[kernel].k, x, y, 1, &ig_step.args);
 }
 
+/* Blocks that share the items of the chosen experts: two a multiprocessor at most, as ig_gate_up's
+ * registers allow; with a cache a block an item. */
+static int routed_blocks(const struct ig_engine *e, int cached)
+{
+    const int items = ig_step.args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0,
+              most = 2 * ig_device_units(e->device);
+    return cached || !IG_MANY_ITEMS(items) || items < most ? items : most;
+}
+
 static void layer_step(struct ig_engine *e, int layer)
 {
     ig_step_layer(e, layer);
     const int routers = ig_step.args.routed ? ig_router_blocks(&ig_layers[layer].router) : 0;
-    run_step(e, STEP_qkv, QKV_PANELS, 1);
+    run_step(e, STEP_qkv, (QKV_PANELS + QKV_EACH - 1) / QKV_EACH, 1);
 #if IG_KV_LORA
     run_step(e, STEP_latent, 1, 1);
 #if IG_Q_LORA
@@ -59,15 +72,13 @@ static void layer_step(struct ig_engine *e, int layer)
 #endif
     const int ahead = IG_XC && ig_step.args.routed && ig_step.args.xc.ahead.layer >= 0;
     run_step(e, STEP_router,
-             1 + routers +
+             IG_ROUTER_LEAVES(IG_N_EMBD) + routers +
                  (ahead ? ig_router_blocks(&ig_layers[ig_step.args.xc.ahead.layer].router) : 0),
              1);
     const int cached = IG_XC && ig_step.args.routed,
               fills = cached ? IG_N_EXPERT_USED * IG_FILL_BLOCKS(IG_N_EMBD) : 0;
     const int asks = cached && ig_step.args.xc.posted != NULL;
-    run_step(e, STEP_gate_up,
-             asks + ahead + (ig_step.args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0) +
-                 ig_aside_blocks() + fills,
+    run_step(e, STEP_gate_up, asks + ahead + routed_blocks(e, cached) + ig_aside_blocks() + fills,
              1);
     run_step(e, STEP_down, EMBD_PANELS + cached, 1);
 }

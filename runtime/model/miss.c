@@ -192,12 +192,12 @@ void ig_miss_answer(struct ig_worker *w, int layer)
     if (!m->mover) fill_behind(w->e, &q);
 }
 
-static uint32_t common(uint32_t a, uint32_t b) { return b ? common(b, a % b) : a; }
+static uint32_t gcd(uint32_t a, uint32_t b) { return b ? gcd(b, a % b) : a; }
 
 int ig_miss_pick(uint32_t i, uint32_t most, int32_t *expert)
 {
     uint32_t stride = (uint32_t)(most * UINT64_C(618) / 1000) + 1; /* the golden section */
-    while (common(stride, most) != 1) stride++;
+    while (gcd(stride, most) != 1) stride++;
     uint32_t at = (uint32_t)((uint64_t)i * stride % most);
     int layer = 0;
     for (; ig_layers[layer].ffn != IG_FFN_MOE || at >= ig_layers[layer].n_expert; layer++)

@@ -86,6 +86,9 @@ struct ig_miss {
 
 /* The tables of `split`, from link, by_cpu and share. */
 void ig_miss_plan(struct ig_miss *m);
+/* Per cent of a step's misses that take the link, -1: as measured.  Policy static keeps what is in
+ * its slots, so that nothing could come into them. */
+int ig_miss_share(const struct ig_miss *m);
 /* A step begins (while memory is pinned the driver starts no copy), and has ended; judged 0:
  * nothing can be said by its time. */
 void ig_miss_begin(struct ig_miss *m, int pinning);

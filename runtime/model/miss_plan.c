@@ -1,11 +1,9 @@
-/* miss_plan.c -- which side takes the device's misses, what is copied beside the work, and what
- * trials say of it: see miss.h.
+/* miss_plan.c -- which side takes the device's misses, and what is copied beside the work: see
+ * miss.h.
  */
 #include "state.h"
 #include "machine.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #if IG_XC
@@ -23,9 +21,7 @@ static const struct ig_trial_rule *rule_of(const struct ig_miss *m)
     return m->way[0].behind || m->way[0].ahead ? &short_blocks : &long_blocks;
 }
 
-/* Per cent of a step's misses that take the link, -1: as measured.  Policy static keeps what is in
- * its slots, so that nothing could come into them. */
-static int fixed_share(const struct ig_miss *m) { return IG_XC_STATIC ? 0 : m->share; }
+int ig_miss_share(const struct ig_miss *m) { return IG_XC_STATIC ? 0 : m->share; }
 
 /* A way of the trial: its split; prefetch or not; what the CPU computes is copied behind the work,
  * or stays missing. */
@@ -67,7 +63,7 @@ static void plan_copies(struct ig_miss *m)
 void ig_miss_plan(struct ig_miss *m)
 {
     const struct ig_side none = { 0 };
-    const int share = fixed_share(m), own = share < 0;
+    const int share = ig_miss_share(m), own = share < 0;
     const int can = m->cpu && !IG_XC_STATIC && m->ways > IG_N_EXPERT_USED && m->link.each[0] > 0.0;
     int n = 0, same = 1;
     if (!can) m->ahead = 0;
@@ -96,88 +92,13 @@ void ig_miss_begin(struct ig_miss *m, int pinning)
     split[IG_ASK_AHEAD] = pinning ? 0 : w->ahead;
     split[IG_ASK_WAIT] = m->link.each[0] < 2 * (m->by_cpu.start + m->by_cpu.each[0]);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
-    split[0] = fixed_share(m) < 0 && w->behind == 0 && w->ahead == 0;
+    split[0] = ig_miss_share(m) < 0 && w->behind == 0 && w->ahead == 0;
     m->began = ig_seconds();
 }
 
 void ig_miss_end(struct ig_miss *m, int judged)
 {
     ig_trial_step(&m->trial, rule_of(m), judged ? ig_seconds() - m->began : -1.0);
-}
-
-static size_t say(char *text, size_t cap, size_t at, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-static size_t say(char *text, size_t cap, size_t at, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    const int n = vsnprintf(text + at, cap - at, fmt, ap);
-    va_end(ap);
-    return n > 0 && (size_t)n < cap - at ? at + (size_t)n : at;
-}
-
-const char *ig_miss_says(const struct ig_miss *m)
-{
-    static char text[512];
-    const struct ig_trial *t = &m->trial;
-    size_t at =
-        say(text, sizeof text, 0, "an expert takes %.1f us over the link", 1e6 * m->link.each[0]);
-    if (!m->cpu) {
-        say(text, sizeof text, at, ", which takes all");
-        return text;
-    }
-    at = say(text, sizeof text, at,
-             " (%.1f beside the CPU), %.1f by the CPU (%.1f beside the link) "
-             "and %.1f a layer; of 1 to %d misses the link takes",
-             1e6 * m->link.each[1], 1e6 * m->by_cpu.each[0], 1e6 * m->by_cpu.each[1],
-             1e6 * m->by_cpu.start, (int)IG_N_EXPERT_USED);
-    for (int n = 1; n <= IG_N_EXPERT_USED; n++)
-        at = say(text, sizeof text, at, " %d", (int)m->way[t->best].split[n]);
-    if (m->way[t->best].behind)
-        at = say(text, sizeof text, at, ", which copies the CPU's into slots behind the work");
-    if (fixed_share(m) >= 0)
-        say(text, sizeof text, at,
-            IG_XC_STATIC ? ": the slots keep what they have" : ", as --link says");
-    else if (t->trials > 0) {
-        for (int w = 0; w < t->n_way; w++)
-            at = say(text, sizeof text, at, "%s %.3f%s %s", w ? "," : ": steps took",
-                     1e3 * t->mean[w], w ? "" : " ms", m->way[w].name);
-        say(text, sizeof text, at, " (trial %u)", t->trials);
-    } else
-        say(text, sizeof text, at, ", by these rates%s",
-            t->n_way > 1 ? "; no trial has ended yet" : "");
-    return text;
-}
-
-/* Seconds of the soonest way with prefetch, or without. */
-static double best_of(const struct ig_miss *m, int ahead)
-{
-    double best = 0.0;
-    for (int w = 0; w < m->trial.n_way; w++)
-        if (!m->way[w].ahead == !ahead && (best <= 0.0 || m->trial.mean[w] < best))
-            best = m->trial.mean[w];
-    return best;
-}
-
-const char *ig_miss_ahead_says(const struct ig_miss *m)
-{
-    static char text[256];
-    const struct ig_trial *t = &m->trial;
-    if (!m->ahead)
-        return m->cpu
-                   ? "off, because nothing was asked of it (--ahead) or a set has no way to spare"
-                   : "off, because the link takes what is missing when it is asked for";
-    size_t at = say(text, sizeof text, 0, "next-router, %d layers ahead: ", m->ahead);
-    if (t->n_way < 2)
-        say(text, sizeof text, at, "on, because --ahead says so");
-    else if (t->trials == 0)
-        say(text, sizeof text, at, "on, because no trial has ended yet");
-    else
-        say(text, sizeof text, at,
-            "%s, because steps took %.3f ms with it, %.3f without (trial %u)",
-            m->way[t->best].ahead ? "on" : "off", 1e3 * best_of(m, 1), 1e3 * best_of(m, 0),
-            t->trials);
-    return text;
 }
 
 #endif

@@ -1,8 +1,7 @@
-/* amx_test.c -- kernels/cpu/amx.c over tiles in scalar code, against the scalar definitions.
+/* amx_test.c -- kernels/cpu/amx.c over tiles in scalar code, against the scalar definition.
  *
- * The tile instructions are those of Intel's manual (volume 2, TILELOADD, TDPBSSD, TDPBF16PS),
- * and a tile that no one configured stops the test.  Build: with AMX_FLAGS, in place of
- * libkernels' amx.o.  On a machine with tiles bench-kernels compares the instructions themselves.
+ * amx_emulate.h has the tiles.  Build: with AMX_FLAGS, in place of libkernels' amx.o.  On a machine
+ * with tiles bench-kernels compares the instructions themselves.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -14,88 +13,7 @@
 #include <cmocka.h>
 #include <immintrin.h>
 
-#define IG_AMX_EMULATE
-#define TILE_CONFIG(c)        emu_config(c)
-#define TILE_ZERO(t)          memset(emu_tile[t], 0, sizeof emu_tile[t])
-#define TILE_LOAD(t, p, step) emu_load(t, p, step)
-#define TILE_SAVE(t, p, step) emu_save(t, p, step)
-#define TILE_DOT8(to, x, w)   emu_dot8(to, x, w)
-#define TILE_DOT16(to, x, w)  emu_dot16(to, x, w)
-
-#include "../../kernels/cpu/amx_tile.h"
-
-static uint8_t emu_tile[8][16][64];
-static struct amx_config emu;
-
-static void emu_config(const struct amx_config *c) { emu = *c; }
-
-static void emu_load(int t, const void *p, size_t step)
-{
-    assert_int_equal(emu.palette, 1);
-    memset(emu_tile[t], 0, sizeof emu_tile[t]);
-    for (int r = 0; r < emu.rows[t]; r++)
-        memcpy(emu_tile[t][r], (const uint8_t *)p + (size_t)r * step, emu.bytes[t]);
-}
-
-static void emu_save(int t, void *p, size_t step)
-{
-    for (int r = 0; r < emu.rows[t]; r++)
-        memcpy((uint8_t *)p + (size_t)r * step, emu_tile[t][r], emu.bytes[t]);
-}
-
-/* What the manual asks of sizes: rows of the first as results', its columns as rows of the other.
- */
-static void emu_fits(int to, int x, int w)
-{
-    assert_int_equal(emu.rows[x], emu.rows[to]);
-    assert_int_equal(emu.bytes[x] / 4, emu.rows[w]);
-    assert_int_equal(emu.bytes[w], emu.bytes[to]);
-}
-
-static void emu_dot8(int to, int x, int w)
-{
-    emu_fits(to, x, w);
-    for (int m = 0; m < emu.rows[to]; m++) {
-        for (int i = 0; i < emu.bytes[to] / 4; i++) {
-            int32_t sum;
-            memcpy(&sum, emu_tile[to][m] + 4 * i, 4);
-            for (int k = 0; k < emu.bytes[x]; k++)
-                sum += (int8_t)emu_tile[x][m][k] * (int8_t)emu_tile[w][k / 4][4 * i + k % 4];
-            memcpy(emu_tile[to][m] + 4 * i, &sum, 4);
-        }
-    }
-}
-
-static float emu_bf16(int t, int r, int i)
-{
-    uint16_t h;
-    memcpy(&h, emu_tile[t][r] + 2 * i, 2);
-    const uint32_t bits = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &bits, 4);
-    return f;
-}
-
-/* The real one neither reads nor writes MXCSR, and flushes denormals always. */
-static void emu_dot16(int to, int x, int w)
-{
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(0x9fc0);
-    emu_fits(to, x, w);
-    for (int m = 0; m < emu.rows[to]; m++) {
-        for (int i = 0; i < emu.bytes[to] / 4; i++) {
-            volatile float s[2] = { 0, 0 }, sum; /* volatile: between the two changes of MXCSR */
-            memcpy((void *)&sum, emu_tile[to][m] + 4 * i, 4);
-            for (int k = 0; k < emu.bytes[x] / 2; k++)
-                s[k % 2] = fmaf(emu_bf16(w, k / 2, 2 * i + k % 2), emu_bf16(x, m, k), s[k % 2]);
-            const volatile float both = s[0] + s[1];
-            sum += both;
-            memcpy(emu_tile[to][m] + 4 * i, (void *)&sum, 4);
-        }
-    }
-    _mm_setcsr(before);
-}
-
+#include "amx_emulate.h"
 #include "../../kernels/cpu/amx.c"
 
 #include "../../kernels/ref/ref.h"
@@ -112,87 +30,60 @@ static int same(const float *x, const float *y, size_t n)
     return 1;
 }
 
-static struct guard make_panel(enum ig_fmt fmt, int cols, enum data_kind kind)
+static struct guard make_panel(int cols, enum data_kind kind)
 {
-    const size_t bytes = ig_fmt_row_bytes(fmt, cols);
+    const size_t bytes = ig_fmt_row_bytes(IG_BF16, cols);
     char *std = malloc(bytes * IG_PANEL_ROWS);
     const void *row[IG_PANEL_ROWS];
     for (int r = 0; r < IG_PANEL_ROWS; r++) {
         row[r] = std + bytes * (size_t)r;
-        data_row(fmt, std + bytes * (size_t)r, cols, kind);
+        data_row(IG_BF16, std + bytes * (size_t)r, cols, kind);
     }
-    const struct guard panel = guard_alloc(ig_panel_bytes(fmt, cols));
-    ig_panel_pack(fmt, panel.p, row, IG_PANEL_ROWS, cols);
+    const struct guard panel = guard_alloc(ig_panel_bytes(IG_BF16, cols));
+    ig_panel_pack(IG_BF16, panel.p, row, IG_PANEL_ROWS, cols);
     free(std);
     return panel;
 }
 
-/* Rows of activations: one after the other (tiles read them in place), or in an order that is none.
- */
-static struct guard make_acts(const void **x, enum ig_fmt fmt, int cols, enum data_kind kind,
-                              int regular)
+/* Rows of activations: one after the other, or in an order that is none. */
+static struct guard make_acts(const void **x, int cols, enum data_kind kind, int regular)
 {
-    const size_t row = ig_fmt_cols(fmt) > 1 ? (size_t)cols / IG_QBLOCK * sizeof(struct ig_xq)
-                                            : (size_t)cols * sizeof(float);
+    const size_t row = (size_t)cols * sizeof(float);
     const struct guard all = guard_alloc(row * MAX_N);
     for (int t = 0; t < MAX_N; t++) {
-        void *to = (char *)all.p + row * (size_t)(regular ? t : t * 11 % MAX_N);
-        if (ig_fmt_cols(fmt) > 1)
-            data_xq(to, cols / IG_QBLOCK, kind);
-        else
-            data_floats(to, cols, kind);
+        float *to = (void *)((char *)all.p + row * (size_t)(regular ? t : t * 11 % MAX_N));
+        data_floats(to, cols, kind);
         x[t] = to;
     }
     return all;
 }
 
-static void check(enum ig_fmt fmt, ig_panel_fn *ref, int cols, enum data_kind wk, enum data_kind xk,
-                  int regular)
+static void check(int cols, enum data_kind wk, enum data_kind xk, int regular)
 {
     static const int counts[] = { 1, 2, 5, 6, 15, 16, 17, 32, 33, 37, 38, 48, 70 };
-    const struct guard panel = make_panel(fmt, cols, wk);
+    const struct guard panel = make_panel(cols, wk);
     const void *x[MAX_N];
-    const struct guard acts = make_acts(x, fmt, cols, xk, regular);
+    const struct guard acts = make_acts(x, cols, xk, regular);
     panel_y want[MAX_N];
-    ref(want, panel.p, x, cols, MAX_N);
+    ig_panel_bf16_amx_ref(want, panel.p, x, cols, MAX_N);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         const struct guard y = guard_alloc(sizeof(panel_y) * (size_t)counts[i]);
-        ig_kernels_amx.panel[fmt](y.p, panel.p, x, cols, counts[i]);
+        ig_kernels_amx.panel[IG_BF16](y.p, panel.p, x, cols, counts[i]);
         if (!same(y.p, want[0], (size_t)counts[i] * IG_PANEL_ROWS))
-            fail_msg("%s: cols %d, n %d, weights %d, activations %d", ig_fmt_name(fmt), cols,
-                     counts[i], wk, xk);
+            fail_msg("cols %d, n %d, weights %d, activations %d", cols, counts[i], wk, xk);
         guard_free(y);
     }
     guard_free(acts);
     guard_free(panel);
 }
 
-static void blocks_equal_the_definition(void **state)
-{
-    (void)state;
-    static const int cols[] = { 32, 96, 256, 288, 480, 768 };
-    for (int f = IG_Q8_0; f < IG_N_FMT; f++) {
-        const enum ig_fmt fmt = (enum ig_fmt)f;
-        for (int i = 0; i < (int)(sizeof cols / sizeof *cols); i++)
-            if (cols[i] % ig_fmt_cols(fmt) == 0)
-                for (int regular = 0; regular < 2; regular++)
-                    check(fmt, ig_kernels_ref.panel[f], cols[i], PLAIN, PLAIN, regular);
-        for (int wk = 0; wk < N_KIND; wk++)
-            for (int xk = 0; xk < N_KIND; xk++)
-                check(fmt, ig_kernels_ref.panel[f], 256, (enum data_kind)wk, (enum data_kind)xk,
-                      wk % 2);
-    }
-}
-
 static void bf16_equals_its_definition(void **state)
 {
     (void)state;
     static const int cols[] = { 1, 2, 15, 17, 31, 32, 33, 63, 64, 100, 128, 129, 255, 768 };
-    for (int i = 0; i < (int)(sizeof cols / sizeof *cols); i++)
-        check(IG_BF16, ig_panel_bf16_amx_ref, cols[i], PLAIN, PLAIN, i % 2);
+    for (int i = 0; i < (int)(sizeof cols / sizeof *cols); i++) check(cols[i], PLAIN, PLAIN, i % 2);
     for (int wk = 0; wk < N_KIND; wk++)
-        for (int xk = 0; xk < N_KIND; xk++)
-            check(IG_BF16, ig_panel_bf16_amx_ref, 171, (enum data_kind)wk, (enum data_kind)xk, 0);
+        for (int xk = 0; xk < N_KIND; xk++) check(171, (enum data_kind)wk, (enum data_kind)xk, 0);
 }
 
 /* Rounded activations are 2^-9 of a product away at most, and sums add little. */
@@ -200,9 +91,9 @@ static void bf16_is_near_exact(void **state)
 {
     (void)state;
     enum { COLS = 2048 };
-    const struct guard panel = make_panel(IG_BF16, COLS, PLAIN);
+    const struct guard panel = make_panel(COLS, PLAIN);
     const void *x[MAX_N];
-    const struct guard acts = make_acts(x, IG_BF16, COLS, PLAIN, 1);
+    const struct guard acts = make_acts(x, COLS, PLAIN, 1);
     panel_y y[MAX_N];
     static float w[COLS];
     double worst = 0;
@@ -225,19 +116,17 @@ static void bf16_is_near_exact(void **state)
     guard_free(panel);
 }
 
-/* The table with tiles for BF16 alone differs from AVX-512's in nothing else. */
+/* The table differs from AVX-512's in nothing else. */
 static void bf16_alone(void **state)
 {
     (void)state;
     for (int f = 0; f < IG_N_FMT; f++)
-        assert_true(ig_kernels_amx_bf16.panel[f] ==
-                    (f == IG_BF16 ? ig_kernels_amx : ig_kernels_avx512).panel[f]);
+        assert_true((ig_kernels_amx.panel[f] == ig_kernels_avx512.panel[f]) == (f != IG_BF16));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_equal_the_definition),
         cmocka_unit_test(bf16_equals_its_definition),
         cmocka_unit_test(bf16_is_near_exact),
         cmocka_unit_test(bf16_alone),

@@ -134,7 +134,7 @@ IG_FN unsigned ig_warp_max(unsigned v)
 IG_FN float ig_inverse(float x) { return 1.0f / x; }
 IG_FN int ig_count(unsigned bits) { return __builtin_popcount(bits); }
 IG_FN void ig_after_previous(void) {}
-#define stamp_mark(i)
+#define stamp_mark(i) ((void)0)
 #define stamp_at(pos)
 
 IG_FN int ig_dot4(unsigned w, int x, int c)

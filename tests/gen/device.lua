@@ -18,21 +18,26 @@ function T.test_cache_covers_layers_first()
 end
 
 function T.test_cache_seconds_by_hand()
-  -- 1 layer, 4 experts, 1 used, slots for 1: h = sqrt(1/4) = 0.5.  Slot 1e9 B: link and CPU together
-  -- 0.5e9/(20e9 + 10e9); GPU 0.5e9/100e9.
-  local m = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }
+  -- 1 layer, 4 experts, 1 used, slots for 2: h = sqrt(2/4).  Slot 1e9 B: link and CPU together
+  -- (1 - h) 1e9/(20e9 + 10e9); GPU h 1e9/100e9.
+  local m, h = { n_layer = 1, n_layer_dense = 0, n_expert = 4, n_expert_used = 1 }, math.sqrt(2 / 4)
   local hw = { cpu_bw = 10e9, mem_bw = 40e9,
-    gpu = { vram = 1500000000, vram_reserve = 0, vram_bw = 100e9,
+    gpu = { vram = 2500000000, vram_reserve = 0, vram_bw = 100e9,
             link_bw = 20e9, busy_link_bw = 20e9, busy_cpu_bw = 10e9 } }
   local layout = { resident_bytes = 4096, token_resident_bytes = 0, layers = { { expert_stride = 1000000000 } } }
   local cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
-  eq({ cache.sets, cache.ways, cache.slots }, { 1, 1, 1 })
-  lu.assertAlmostEquals(cache.seconds, 0.5 / 30 + 0.005, 1e-12)
+  eq({ cache.sets, cache.ways, cache.slots }, { 1, 2, 2 })
+  lu.assertAlmostEquals(cache.seconds, (1 - h) / 30 + h / 100, 1e-12)
   -- Together they are slower than each alone.
   hw.gpu.busy_cpu_bw = 5e9
   cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
-  lu.assertAlmostEquals(cache.seconds, 0.5 / 25 + 0.005, 1e-12)
-  eq(cache.hit_rate, 0.5)
+  lu.assertAlmostEquals(cache.seconds, (1 - h) / 25 + h / 100, 1e-12)
+  eq(cache.hit_rate, h)
+  -- One way has no room for copies behind the work: the layer waits for the link.  h = sqrt(1/4).
+  hw.gpu.vram = 1500000000
+  cache = plan_cache.plan(m, hw, layout, { kv_bytes = 0, work_bytes = 0 })
+  eq({ cache.sets, cache.ways, cache.slots }, { 1, 1, 1 })
+  lu.assertAlmostEquals(cache.seconds, 0.5 / 20 + 0.005, 1e-12)
 end
 
 -- By hand: the first half of the trace uses experts 2, 2, 1, the second 2, 1, 0.

@@ -68,8 +68,8 @@ enum {
     IG_ATTN_SLICE    = 32,
 
     /* -- expert cache in VRAM: one set a cached layer (gen/plan_cache.lua) */
-    IG_XC_SETS       = 28,
-    IG_XC_WAYS       = 2,
+    IG_XC_SETS       = 14,
+    IG_XC_WAYS       = 4,
 };
 
 /* The model's arithmetic (runtime/base/plan.h has the kinds): constants, so that what a model
@@ -112,7 +112,7 @@ enum {
 #define IG_XC_STATIC     0 /* 1: it is filled at start and keeps what it has */
 #define IG_NEED_CPU      1u /* bits of ig_cpu_features() */
 #define IG_HW_MEM_BW     UINT64_C(60000000000)
-#define IG_PREDICTED_TPS 4.432f
+#define IG_PREDICTED_TPS 3.696f
 
 /* The weights data (gen/plan_layout.lua). */
 #define IG_DATA_BYTES     UINT64_C(93408215040)
