@@ -53,6 +53,15 @@ local function geometry(m, hw, from, ways)
   return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used), seconds = gpu_s + miss_s }
 end
 
+-- Tokens until a use counts half in the choice of victims (docs/POLICIES.md).  A link that brings less than one
+-- expert a set in two tokens fills it for long: simulated for 3 GB/s and Qwen3-30B-A3B, bench/LOG.tsv.
+M.HALF_LIFE, M.HALF_LIFE_SLOW, M.SLOW_COPIES = 16, 64, 0.5
+
+function M.half_life(hw, cache)
+  local copies = hw.gpu.link_bw * cache.seconds / (cache.slot_bytes * cache.sets)
+  return copies < M.SLOW_COPIES and M.HALF_LIFE_SLOW or M.HALF_LIFE
+end
+
 -- Every M that holds a token's own experts; the fastest, and on a tie the one with more ways.
 local function choose(m, hw, from)
   local weighed, best = {}, nil

@@ -29,9 +29,6 @@ M.SERVER = { sm_80 = true, sm_90 = true, sm_100 = true, sm_103 = true }
 M.ATTN_HEADS = 1
 M.EMBD_MOST = 8192    -- a normed row, as floats and as int8 blocks, in 48 KiB of shared memory
 
--- Tokens until a use counts half in the cache's choice of victims: docs/POLICIES.md.
-M.HALF_LIFE = 16
-
 local F32 = 4
 local KV_BYTES = { f32 = 4, f16 = 2, q8_0 = 2 } -- V of Q8_0 is read where it is: any width does
 
@@ -57,7 +54,7 @@ local function cache_buffers(m)
     { "WAY",    2 * m.n_layer * m.n_expert * 4 }, { "FILL", 2 * m.n_layer * m.n_expert * 4 },
     { "USE",    2 * m.n_layer * m.n_expert * F32 },
     { "VICTIM", 2 * m.n_layer * (2 * m.n_expert_used + 1) * 4 },
-    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 5 + 4 + 4 * m.n_layer) * 4 },
+    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 6 + 4 + 4 * m.n_layer) * 4 },
     { "GUESS",  (m.n_expert + 15) // 16 * 16 * F32 }, -- logits of a later layer's router
   }
 end
@@ -155,7 +152,7 @@ local function defines(m, formats, size, mem, device)
     defs[#defs + 1] = ("%s=%d"):format(switch[1], m[switch[2]] == switch[3] and 1 or 0)
   end
   for _, name in ipairs(FLOATS) do defs[#defs + 1] = name:upper() .. "=" .. c.f32(m[name]) end
-  defs[#defs + 1] = "CACHE_FADE=" .. c.f32(2 ^ (-1 / M.HALF_LIFE))
+  defs[#defs + 1] = "CACHE_FADE=" .. c.f32(2 ^ (-1 / device.half_life))
   defs[#defs + 1] = "ATTN_SCALE=" .. c.f32(plan_rope.attn_scale(m))
   return defs
 end
@@ -200,7 +197,8 @@ end
 --- @return table? device, table? cache   (the cache too when everything is resident: what it would be)
 function M.plan(m, hw, formats, size, arena, layout, opts, reasons, trace)
   local mem = arena
-  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS, n_way = 0,
+  local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS,
+                   n_way = 0, half_life = 1,
                    gemm_rows = opts.gemm_rows or M.GEMM_ROWS,
                    tile_rows = M.tiled(m, size.kv) and (opts.tile_rows or M.TILE_ROWS) or 0,
                    tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0,
@@ -235,7 +233,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons, trace)
       reasons[#reasons + 1] = narrow
       return nil
     end
-    device.n_way = cache.ways
+    device.n_way, device.half_life = cache.ways, plan_cache.half_life(hw, cache)
     table.insert(device.regions, { name = "SLOTS", off = device.bytes, bytes = cache.bytes })
     device.bytes = device.bytes + cache.bytes
   end

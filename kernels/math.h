@@ -107,7 +107,8 @@ static inline uint16_t ig_fp16_from_f32(float x)
 #define IG_KV_WEIGHT 32512.0f
 /* P of kernels.h: 0 where its products with scales could be denormal, which takes a machine long.
  */
-static inline float ig_kv_peak(float p) { return p < 0x1p-80f ? 0.0f : p; }
+#define IG_KV_PEAK_LEAST 0x1p-80f
+static inline float ig_kv_peak(float p) { return p < IG_KV_PEAK_LEAST ? 0.0f : p; }
 static inline int ig_kv_weight(float p, float d)
 {
     return (int)(ig_f32_bits(fmaf(p, d, IG_ROUND)) & 0xffffu);

@@ -4,21 +4,25 @@
  * PANEL_Q8_0 names the panel kernel of the instruction set, where its words have no scores of their
  * own.  K is four panels of 16 positions; V's bytes are multiplied with weights of 15 bits, and the
  * sums over positions are exact (kernels.h).  hd is a multiple of IG_QBLOCK.  While a block is
- * folded the next one, K and V, is asked for into L2 in four streams: hardware follows a stream
- * inside its page, and has more lines under way when there are several (bench/LOG.tsv). Bound: one
- * read of the block's K and V.
+ * folded the next one, K and V, is asked for into L2, more slowly while K is read than after
+ * (bench/LOG.tsv).
+ * Bound: one read of the block's K and V; with 8 heads of 64 and AVX-512 multiplies, 768 cycles of
+ * two ports, and 480 of the softmax.
  */
 #ifdef PANEL_Q8_0
-/* Raw scores of positions j .. j + 15, whose panel is k. */
-ALWAYS void VNAME(panel_scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
-                                int blocks, int nh, int j, struct asks *a)
+/* Raw scores of the panels that have positions in [lo, hi). */
+ALWAYS void VNAME(scores)(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
+                          int blocks, int nh, int lo, int hi, struct asks *a)
 {
+    const size_t panel = (size_t)blocks * IG_KV_TILE;
     const void *x[HEADS_MOST];
     float y[HEADS_MOST][IG_PANEL_ROWS];
-    VNAME(ask)(a, 2 * blocks);
     for (int i = 0; i < nh; i++) x[i] = q + i * blocks;
-    PANEL_Q8_0(y, k, x, blocks * IG_QBLOCK, nh);
-    for (int i = 0; i < nh; i++) memcpy(p[i] + j, y[i], sizeof y[i]);
+    for (int t = lo / IG_PANEL_ROWS; t * IG_PANEL_ROWS < hi; t++) {
+        VNAME(ask)(a, 2 * blocks);
+        PANEL_Q8_0(y, k + (size_t)t * panel, x, blocks * IG_QBLOCK, nh);
+        for (int i = 0; i < nh; i++) memcpy(p[i] + t * IG_PANEL_ROWS, y[i], sizeof y[i]);
+    }
 }
 #endif
 
@@ -40,7 +44,7 @@ ALWAYS void VNAME(weigh)(uint8_t w[][4 * IG_KV_BLOCK], float *unit, float p[][IG
     }
     const float most = VTOP(top);
     const V r = VSET1(most > 0.0f ? 1.0f / most : 0.0f), round = VSET1(IG_ROUND);
-    for (int i = 0; i < nh; i++) unit[i] = peak[i] * (1.0f / IG_KV_WEIGHT) * (most + VTREE(bad));
+    VSTORE(unit, VMUL(VMUL(VLOAD(peak), VSET1(1.0f / IG_KV_WEIGHT)), VSET1(most + VTREE(bad))));
     UNROLL
     for (int j = 0; j < IG_KV_BLOCK; j += VL) {
         const V dr = VMUL(VLOAD(d + j), r);
@@ -65,16 +69,19 @@ ALWAYS void VNAME(sum_codes)(float *o, uint8_t w[][4 * IG_KV_BLOCK], const float
                 UNROLL
                 for (int u = 0; u < WIDE; u++) s[i][u] = SUMS_ZERO;
             }
-            for (int j = lo / 4 * 4; j < hi; j += 4) {
-                CODES q[WIDE];
-                if (nh > 4 ? j % 16 == 0 : j % 8 == 0) VNAME(ask)(a, nh > 4 ? 1 : 2);
+            for (int j = lo / 16 * 16; j < hi; j += 16) { /* weights outside are 0 */
+                VNAME(ask)(a, nh > 4 ? 1 : 2);
                 UNROLL
-                for (int u = 0; u < WIDE; u++) q[u] = LOAD_CODES(v->q[j / 4][d + u * VL]);
-                UNROLL
-                for (int i = 0; i < n; i++) {
-                    const WEIGHT x = LOAD_WEIGHT(w[h + i] + 4 * j);
+                for (int e = j; e < j + 16; e += 4) {
+                    CODES q[WIDE];
                     UNROLL
-                    for (int u = 0; u < WIDE; u++) s[i][u] = ADD_CODES(s[i][u], x, q[u]);
+                    for (int u = 0; u < WIDE; u++) q[u] = LOAD_CODES(v->q[e / 4][d + u * VL]);
+                    UNROLL
+                    for (int i = 0; i < n; i++) {
+                        const WEIGHT x = LOAD_WEIGHT(w[h + i] + 4 * e);
+                        UNROLL
+                        for (int u = 0; u < WIDE; u++) s[i][u] = ADD_CODES(s[i][u], x, q[u]);
+                    }
                 }
             }
             UNROLL
@@ -95,28 +102,21 @@ ALWAYS void VNAME(heads_q8_0)(struct ig_attn *st, int h, const void *queries, co
                               const void *v, const void *next, int hd, int nh, int lo, int hi,
                               float scale, const float *bias, int step)
 {
-    const int blocks = hd / IG_QBLOCK, lines = blocks * (IG_QBLOCK + 2) / 2;
-    const size_t panel = (size_t)blocks * IG_KV_TILE;
-    struct asks a = { next, (size_t)lines * 64, next == k ? 0 : lines };
-    float p[HEADS_MOST][IG_KV_BLOCK], c[VL], peak[VL], unit[HEADS_MOST];
+    const int blocks = hd / IG_QBLOCK, fours = blocks * (IG_QBLOCK + 2) / 2;
+    struct asks a = { next, (size_t)fours * 128, next == k ? 0 : fours };
+    float p[HEADS_MOST][IG_KV_BLOCK], unit[VL];
+    struct VNAME(soft) x;
     uint8_t w[HEADS_MOST][4 * IG_KV_BLOCK];
 
-    for (int j = lo / IG_PANEL_ROWS * IG_PANEL_ROWS; j < hi; j += IG_PANEL_ROWS) {
-        VNAME(panel_scores)
-        (p, queries, (const uint8_t *)k + (size_t)(j / IG_PANEL_ROWS) * panel, blocks, nh, j, &a);
-    }
+    VNAME(scores)(p, queries, k, blocks, nh, lo, hi, &a);
     VNAME(soften)
-    (p, c, peak, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step);
-    for (int i = 0; i < nh; i++) {
-        peak[i] = ig_kv_peak(peak[i]);
-        const V u = VSET1(peak[i] > 0.0f ? IG_KV_WEIGHT / peak[i] : 0.0f);
-        UNROLL
-        for (int j = 0; j < IG_KV_BLOCK; j += VL) VSTORE(p[i] + j, VMUL(VLOAD(p[i] + j), u));
-    }
-    const struct ig_kv_values *x = v;
+    (p, &x, st->m + h, st->l + h, nh, lo, hi, scale, bias ? bias + h * step : NULL, step, 1, &a,
+     nh > 4 ? blocks / 2 : blocks);
+    const struct ig_kv_values *values = v;
     for (int b = 0; b < blocks; b++) {
-        VNAME(weigh)(w, unit, p, peak, x[b].d, nh, lo, hi);
-        VNAME(sum_codes)(st->o + h * hd + b * IG_QBLOCK, w, unit, c, x + b, hd, nh, lo, hi, &a);
+        VNAME(weigh)(w, unit, p, x.peak, values[b].d, nh, lo, hi);
+        VNAME(sum_codes)
+        (st->o + h * hd + b * IG_QBLOCK, w, unit, x.c, values + b, hd, nh, lo, hi, &a);
     }
 }
 

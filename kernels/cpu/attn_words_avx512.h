@@ -34,40 +34,64 @@ struct weight_avx512 {
                                 _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 0,  \
                                                                      0, 0, 0, 0, 0, 0, 0))))
 
-/* Scores of positions j .. j + 15, whose panel is k, in the order of rule 2: all heads side by
- * side, the zero point a start value. */
-ALWAYS void panel_scores_avx512(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
-                                int blocks, int nh, int j, struct asks *a)
+/* Raw scores in the order of rule 2.  SCORES panels go together, so that a broadcast of the query
+ * serves both and no sum waits for itself; the zero point is a start value. */
+enum { SCORES = 2 };
+ALWAYS void block_scores_avx512(V part[][HEADS_MOST], const struct ig_xq *q, const uint8_t *k,
+                                size_t panel, int blocks, int nh, int first, struct asks *a)
 {
-    V part[IG_BLOCK_PARTS][HEADS_MOST];
-    for (int b = 0; b < blocks; b++, k += IG_KV_TILE) {
-        const V d = VLOAD_F16(k);
-        ask_avx512(a, 2);
-        QI s[HEADS_MOST];
+    QI s[SCORES][HEADS_MOST];
+    UNROLL
+    for (int i = 0; i < nh; i++) s[0][i] = s[1][i] = QSET32(-128 * q[i * blocks].sum);
+    UNROLL
+    for (int c = 0; c < IG_QBLOCK / 4; c++) {
+        QI x[SCORES];
+        if (c % 3 == 0) ask_avx512(a, 1);
         UNROLL
-        for (int i = 0; i < nh; i++) s[i] = QSET32(-128 * q[i * blocks + b].sum);
-        UNROLL
-        for (int c = 0; c < IG_QBLOCK / 4; c++) {
-            const QI w = QLOAD(k + 2 * IG_PANEL_ROWS + 64 * c);
-            UNROLL
-            for (int i = 0; i < nh; i++) s[i] = quant_dot1(s[i], w, q[i * blocks + b].q + 4 * c);
-        }
-        V *const to = part[b % IG_BLOCK_PARTS];
+        for (int u = 0; u < SCORES; u++)
+            x[u] = QLOAD(k + (size_t)u * panel + 2 * IG_PANEL_ROWS + 64 * c);
         UNROLL
         for (int i = 0; i < nh; i++) {
-            const V old = b < IG_BLOCK_PARTS ? VZERO : to[i];
-            to[i] = VFMA(VMUL(d, VSET1(q[i * blocks + b].d)), QFLOAT(s[i]), old);
+            const QI y = QX4(q[i * blocks].q + 4 * c);
+            UNROLL
+            for (int u = 0; u < SCORES; u++) s[u][i] = dpbusd_avx512(s[u][i], x[u], y);
         }
     }
-    for (int b = blocks; b < IG_BLOCK_PARTS; b++) {
-        UNROLL
-        for (int i = 0; i < nh; i++) part[b][i] = VZERO;
-    }
     UNROLL
-    for (int i = 0; i < nh; i++) {
-        V s[4];
+    for (int u = 0; u < SCORES; u++) {
+        const V d = VLOAD_F16(k + (size_t)u * panel);
         UNROLL
-        for (int b = 0; b < 4; b++) s[b] = VADD(part[b][i], part[b + 4][i]);
-        VSTORE(p[i] + j, VADD(VADD(s[0], s[2]), VADD(s[1], s[3])));
+        for (int i = 0; i < nh; i++)
+            part[u][i] =
+                VFMA(VMUL(d, VSET1(q[i * blocks].d)), QFLOAT(s[u][i]), first ? VZERO : part[u][i]);
+    }
+}
+
+ALWAYS void scores_avx512(float p[][IG_KV_BLOCK], const struct ig_xq *q, const uint8_t *k,
+                          int blocks, int nh, int lo, int hi, struct asks *a)
+{
+    V part[IG_BLOCK_PARTS][SCORES][HEADS_MOST];
+    enum { STRIP = SCORES * IG_PANEL_ROWS };
+    const size_t panel = (size_t)blocks * IG_KV_TILE;
+    for (int j = lo / STRIP * STRIP; j < hi; j += STRIP) {
+        const uint8_t *at = k + (size_t)(j / IG_PANEL_ROWS) * panel;
+        for (int b = 0; b < blocks; b++, at += IG_KV_TILE)
+            block_scores_avx512(part[b % IG_BLOCK_PARTS], q + b, at, panel, blocks, nh,
+                                b < IG_BLOCK_PARTS, a);
+        /* A part is never -0, so that adding one that is not there would change nothing. */
+        int parts = blocks < IG_BLOCK_PARTS ? blocks : IG_BLOCK_PARTS;
+        for (int half = IG_BLOCK_PARTS / 2; half > 0; half /= 2) {
+            for (int b = half; b < parts; b++) {
+                UNROLL
+                for (int i = 0; i < SCORES * nh; i++) {
+                    V *const to = &part[b - half][i / nh][i % nh];
+                    *to = VADD(*to, part[b][i / nh][i % nh]);
+                }
+            }
+            parts = parts < half ? parts : half;
+        }
+        UNROLL
+        for (int i = 0; i < SCORES * nh; i++)
+            VSTORE(p[i % nh] + j + i / nh * IG_PANEL_ROWS, part[0][i / nh][i % nh]);
     }
 }

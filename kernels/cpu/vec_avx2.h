@@ -33,11 +33,23 @@
 #define VMIN(a, b)    _mm256_min_ps(a, b) /* a < b ? a : b, likewise */
 #define VABS(a)       _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
 #define VROUND_I32(a) _mm256_cvtps_epi32(a)
-/* a * 2^n, n in the low bits of t */
-#define VSCALE2(a, t)                                                                              \
+/* a * 2^n, n in the low bits of t too; anything where a is NaN */
+#define VSCALE2(a, n, t)                                                                           \
     _mm256_castsi256_ps(                                                                           \
         _mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(t), 23)))
-#define VNAME(f) f##_avx2
+#define VPOWER2(t) /* 2^n, n + 127 in the low bits of t */                                         \
+    _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23))
+/* y < t ? 0 : x */
+#define VUNLESS_LESS(x, y, t) _mm256_andnot_ps(_mm256_cmp_ps(y, t, _CMP_LT_OQ), x)
+/* n floats, n < VL: no others are read or written, those read are 0 */
+#define VLOADN(p, n)     _mm256_maskload_ps(p, ig_first_avx2(n))
+#define VSTOREN(p, a, n) _mm256_maskstore_ps(p, ig_first_avx2(n), a)
+#define VNAME(f)         f##_avx2
+
+static inline __m256i ig_first_avx2(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
 
 /* i + (i + 4), then 2, 1: the rest of rule 4's tree. */
 static inline float ig_vtree_avx2(V a)
@@ -53,7 +65,24 @@ static inline float ig_vtop_avx2(V a)
     return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
 #define VTREE(a) ig_vtree_avx2(a)
-#define VTOP(a)  ig_vtop_avx2(a) /* of numbers */
+
+/* Lane i: v[i] folded by the rest of rule 4's tree, 0 < n <= 4 vectors at once. */
+#define VFOLD(name, OP)                                                                            \
+    static inline __attribute__((always_inline)) V name(const V *v, int n)                         \
+    {                                                                                              \
+        V h[2];                                                                                    \
+        UNROLL                                                                                     \
+        for (int i = 0; i < n; i += 2) {                                                           \
+            const V a = v[i], b = v[i + 1 < n ? i + 1 : i];                                        \
+            h[i / 2] = OP(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31)); \
+        }                                                                                          \
+        const __m256d a = _mm256_castps_pd(h[0]), b = _mm256_castps_pd(h[n > 2]);                  \
+        const V p = OP(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)),                                 \
+                       _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));                                \
+        return _mm256_permutevar8x32_ps(OP(p, _mm256_permute_ps(p, 0xb1)),                         \
+                                        _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0));                \
+    }
+#define VTOP(a) ig_vtop_avx2(a) /* of numbers */
 
 /* Rows 8h..8h+7 of two neighbouring columns, as float vectors *a and *b. */
 static inline void ig_pair_f32_avx2(const void *p, int h, V *a, V *b)

@@ -126,6 +126,7 @@ IG_FN void look_ahead(const struct ig_args *a, struct chosen *c, int threads, in
         a->xc.begun[IG_AHEAD] = c->seen[IG_N_FILL + IG_AHEAD] + g.n;
         h->count[IG_N_AHEAD] += (uint32_t)g.n;
     }
+    if (g.n == 0) return; /* nobody waits for it */
     ig_host_fence();
     __syncthreads();
     if (t == 0) ig_post_host(h->posted, *a->xc.step);

@@ -70,7 +70,7 @@ enum ig_dcount {
 };
 
 /* Words of struct ig_ask's split, behind the k + 1 numbers. */
-enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WAIT, IG_SPLIT_MORE };
+enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_MORE };
 
 /* Numbers of fills count apart: those of what the CPU computed, and prefetches. */
 enum { IG_BEHIND, IG_AHEAD, IG_N_FILL };
@@ -117,11 +117,12 @@ struct ig_dcache {
     uint32_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
     /* mapped host memory: what the CPU is asked for and what it answers */
     const int32_t *host_split;
-    int32_t *asked;                      /* of this layer: n, ranks[k], experts[k], ways[k] to fill (-1: none) */
+    int32_t *asked;                      /* of this layer: the step, n, ranks[k], experts[k], ways[k] to fill (-1: none) */
     struct ig_xq *asked_xq;
     float *asked_xn;
     const float *answer;                 /* [k][N_EMBD], rank by rank */
-    uint32_t *posted;                    /* of this layer: number of the step */
+    uint32_t *posted;                    /* step x layers + the last layer that asked + 1 */
+    int32_t last;                        /* 1: no later layer has experts; it asks even when nothing is missing */
     const uint32_t *done;                /* of this layer: the same, when the answer is there */
 };
 

@@ -231,9 +231,13 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int at)
     }
 }
 
+/* Blocks that leave the normed row read no router, and layers without experts have none: any of its formats, or
+ * one, does for them. */
+enum { ROUTERS = FMT_ROUTER ? FMT_ROUTER : 1 << IG_F32, A_ROUTER = ONLY(ROUTERS & -ROUTERS) };
 IG_KERNEL(ig_router, PANEL_THREADS, ROWS == 1 ? 2 : LINEAR_BLOCKS)
 {
-    DISPATCH(&a, FMT_ROUTER, a.router.fmt, router_body, (int)blockIdx.x - (ROWS == 1 ? IG_ROUTER_LEAVES(N_EMBD) : 0))
+    const int block = (int)blockIdx.x - (ROWS == 1 ? IG_ROUTER_LEAVES(N_EMBD) : 0);
+    DISPATCH(&a, ROUTERS, block < 0 ? A_ROUTER : a.router.fmt, router_body, block)
 }
 
 IG_FN void output_body(const struct ig_args *a, int fmt, int p)

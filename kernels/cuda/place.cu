@@ -125,7 +125,7 @@ IG_FN void take_answer(const struct ig_args *a, const struct chosen *c, int thre
     }
 }
 
-/* Which experts the CPU shall compute and what they read; then the number of the step, share or none. */
+/* Which experts the CPU shall compute and what they read; then the number of the step, the layer. */
 IG_FN void ask_cpu(const struct ig_args *a, const struct chosen *c, int threads)
 {
     enum { WORDS = N_EMBD / QB * (int)sizeof(struct ig_xq) / 4 };
@@ -134,12 +134,14 @@ IG_FN void ask_cpu(const struct ig_args *a, const struct chosen *c, int threads)
     for (int k = 0; k < N_EXPERT_USED; k++) {
         if (c->at[k] >= 0) continue;
         if (t == 0) {
-            a->xc.asked[1 + n] = k;
-            a->xc.asked[1 + N_EXPERT_USED + n] = c->r.id[k];
-            a->xc.asked[1 + 2 * N_EXPERT_USED + n] = c->behind[k];
+            a->xc.asked[2 + n] = k;
+            a->xc.asked[2 + N_EXPERT_USED + n] = c->r.id[k];
+            a->xc.asked[2 + 2 * N_EXPERT_USED + n] = c->behind[k];
         }
         n++;
     }
+    /* A write that has to be seen on the other side of a busy link takes long. */
+    if (n == 0 && !a->xc.last && !c->split[N_EXPERT_USED + IG_SPLIT_EACH]) return;
     if (n > 0) {
         const int *xq = (const int *)(const void *)a->xq;
         for (int i = t; i < WORDS && ANY_BLOCK(FMT_GATE_UP); i += threads)
@@ -147,11 +149,12 @@ IG_FN void ask_cpu(const struct ig_args *a, const struct chosen *c, int threads)
         for (int i = t; i < N_EMBD && ANY_FLOAT(FMT_GATE_UP); i += threads)
             a->xc.asked_xn[i] = a->xn[i];
     }
-    if (t == 0) a->xc.asked[0] = n;
+    if (t == 0) a->xc.asked[0] = (int)*a->xc.step;
+    if (t == 0) a->xc.asked[1] = n;
     ig_host_fence();
     __syncthreads();
     if (t == 0) {
-        ig_post_host(a->xc.posted, *a->xc.step);
+        ig_post_host(a->xc.posted, *a->xc.step * N_LAYER + (unsigned)a->layer + 1);
         if (n > 0) ig_await_host(a->xc.done, *a->xc.step);
     }
     __syncthreads();

@@ -152,6 +152,15 @@ IG_FN int fills_left(const struct ig_args *a, const struct chosen *c)
     return LEAST(most, a->xc.ways - N_EXPERT_USED - c->filling);
 }
 
+/* A slow link brings few experts: only what is used more than what it would replace. */
+IG_FN int worth_a_fill(const struct chosen *c, int e, int way)
+{
+    if (c->split[N_EXPERT_USED + IG_SPLIT_WAIT]) return 1;
+    for (int x = 0; x < N_EXPERT; x++)
+        if (c->way[x] == way) return c->use[e] + 1.0f > c->use[x];
+    return 1; /* empty */
+}
+
 /* An expert on its way that is the next to arrive is waited for, unless the link is slow. */
 IG_FN void wait_or_not(const struct ig_args *a, struct chosen *c, int k)
 {
@@ -182,7 +191,8 @@ IG_FN void place(const struct ig_args *a, struct chosen *c)
         c->fill[k] = link;
         wait_or_not(a, c, k);
         c->at[k] = link ? take_victim(c, before) : c->wait[k] ? -2 - way : way;
-        c->behind[k] = can && !link && before - over < fills_left(a, c) ? take_victim(c, before) : -1;
+        const int behind = can && !link && before - over < fills_left(a, c) ? take_victim(c, before) : -1;
+        c->behind[k] = behind >= 0 && worth_a_fill(c, e, behind) ? behind : -1;
     }
     __syncthreads();
 }

@@ -29,6 +29,7 @@ _Static_assert(IG_ASK_PAGES == IG_N_EXPERT_USED + IG_SPLIT_PAGES &&
                    IG_ASK_BEHIND == IG_N_EXPERT_USED + IG_SPLIT_BEHIND &&
                    IG_ASK_AHEAD == IG_N_EXPERT_USED + IG_SPLIT_AHEAD &&
                    IG_ASK_WAIT == IG_N_EXPERT_USED + IG_SPLIT_WAIT &&
+                   IG_ASK_EACH == IG_N_EXPERT_USED + IG_SPLIT_EACH &&
                    IG_ASK_WORDS == IG_N_EXPERT_USED + IG_SPLIT_MORE &&
                    (int)IG_GUESS_MOST == (int)IG_AHEAD_EACH,
                "both sides mean the same words");
@@ -160,7 +161,8 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)
     c->asked = ask->asked[layer];
     c->asked_xq = ask->xq[layer];
     c->asked_xn = ask->xn[layer];
-    c->posted = e->miss.cpu ? &ask->posted[layer].step : NULL;
+    c->posted = e->miss.cpu ? &ask->posted.step : NULL;
+    c->last = routed_before(layer + 1) == routed_before(IG_N_LAYER);
     c->done = &ask->done[layer].step;
 }
 

@@ -160,7 +160,8 @@ void ig_step_hand_over(const struct ig_engine *e, int row, int n)
 static void answered_step(struct ig_engine *e, int looked_into)
 {
     ig_range_begin("decode step", e->batch->pos[ig_step.shown_row]);
-    ig_miss_begin(&e->miss, e->miss.reach != e->miss.reach_want && ig_device_reaching(e->device));
+    ig_miss_begin(&e->miss, e->miss.reach != e->miss.reach_want && ig_device_reaching(e->device),
+                  looked_into);
     if (looked_into) {
         ig_step.args.logits = ig_step.seen->logits + (size_t)IG_N_LOGIT_ROW * IG_LOGIT_STRIDE;
         run_step(e, STEP_embed, 1, 1);

@@ -15,21 +15,23 @@
 
 #if IG_XC
 
-/* Start what layers before `end` want prefetched, as far as they have said it; must 1: they have.
- * Thread 0. */
+/* Start what layers before `end` want prefetched, as far as they have said it; must 1: they have,
+ * if they want anything.  The last one said so after all before it. */
 static void look(struct ig_engine *e, int end, int must)
 {
     struct ig_miss *m = &e->miss;
-    for (; m->looked < end; m->looked++) {
-        const int to = m->ask->split[IG_ASK_AHEAD] ? ig_cache_ahead(e, m->looked) : -1;
-        const uint32_t *guessed = &m->ask->guessed[m->looked].step;
-        const int32_t *guess = m->ask->guess[m->looked];
-        if (to < 0) continue;
-        while (__atomic_load_n(guessed, __ATOMIC_ACQUIRE) != m->step)
-            if (!must) return;
+    int said = m->ask->split[IG_ASK_AHEAD] ? end : m->looked;
+    while (said > m->looked &&
+           __atomic_load_n(&m->ask->guessed[said - 1].step, __ATOMIC_ACQUIRE) != m->step)
+        said--;
+    for (int l = m->looked; l < said; l++) {
+        const int32_t *guess = m->ask->guess[l];
+        if (__atomic_load_n(&m->ask->guessed[l].step, __ATOMIC_ACQUIRE) != m->step) continue;
         for (int i = 0; i < guess[0]; i++)
-            ig_cache_fill(e, to, guess[1 + i], guess[1 + IG_GUESS_MOST + i], 1);
+            ig_cache_fill(e, ig_cache_ahead(e, l), guess[1 + i], guess[1 + IG_GUESS_MOST + i], 1);
     }
+    if (said > m->looked) m->looked = said;
+    if (must && end > m->looked) m->looked = end;
 }
 void ig_miss_look(struct ig_engine *e) { look(e, IG_N_LAYER, 1); }
 
@@ -47,17 +49,20 @@ void ig_miss_team(struct ig_engine *e, int fills)
 /* The thread that starts copies. */
 static int starter(const struct ig_miss *m) { return m->mover ? m->team.n : 0; }
 
-/* Until the device has asked for this layer.  A device that has failed would leave us waiting;
- * thread 0, which starts it, sees to that. */
+/* Until the device has asked for this layer or a later one.  A device that has failed would leave
+ * us waiting; thread 0, which starts it, sees to that. */
 static void await_question(const struct ig_worker *w, int layer)
 {
     struct ig_engine *e = w->e;
-    const uint32_t *posted = &e->miss.ask->posted[layer].step;
-    for (uint32_t spins = 1; __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step; spins++) {
+    const uint32_t *posted = &e->miss.ask->posted.step;
+    const uint32_t want = e->miss.step * IG_N_LAYER + (uint32_t)layer + 1;
+    for (uint32_t spins = 1; (int32_t)(__atomic_load_n(posted, __ATOMIC_ACQUIRE) - want) < 0;
+         spins++) {
         ig_pause();
-        if (w->tid == starter(&e->miss)) look(e, layer, 0);
+        /* Layers that lack nothing do not ask, but the next may wait for what they want. */
+        if (w->tid == starter(&e->miss)) look(e, IG_N_LAYER, 0);
         if (w->tid == 0 && spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
-            __atomic_load_n(posted, __ATOMIC_ACQUIRE) != e->miss.step)
+            (int32_t)(__atomic_load_n(posted, __ATOMIC_ACQUIRE) - want) < 0)
             ig_die("device: it ended a step without asking for layer %d", layer);
     }
     if (w->tid == starter(&e->miss)) look(e, layer, 1);
@@ -169,17 +174,18 @@ void ig_miss_answer(struct ig_worker *w, int layer)
     if (ig_layers[layer].ffn != IG_FFN_MOE) return;
     await_question(w, layer);
     const int32_t *asked = m->ask->asked[layer];
+    if ((uint32_t)asked[0] != m->step) return; /* nothing was missing */
     const struct asked q = { &ig_layers[layer],
                              layer,
-                             asked[0],
-                             asked + 1,
-                             asked + 1 + IG_N_EXPERT_USED,
-                             asked + 1 + 2 * IG_N_EXPERT_USED };
+                             asked[1],
+                             asked + 2,
+                             asked + 2 + IG_N_EXPERT_USED,
+                             asked + 2 + 2 * IG_N_EXPERT_USED };
     if (q.n == 0) return;
     if (w->tid == m->team.n) { /* the mover */
         while (__atomic_load_n(&m->ask->done[layer].step, __ATOMIC_ACQUIRE) != m->step) {
             ig_pause();
-            look(w->e, layer + 1, 0);
+            look(w->e, IG_N_LAYER, 0);
         }
         fill_behind(w->e, &q);
         return;

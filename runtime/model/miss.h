@@ -24,12 +24,13 @@ struct ig_flag {
 
 /* Words of `split` behind its k + 1 numbers: how many pages of 4 KiB of the experts the link can
  * reach; how many fills may be under way for one behind the work to begin, and for a prefetch; 1:
- * the next to arrive is waited for. */
+ * the next to arrive is waited for; 1: layers ask even when nothing is missing. */
 enum {
     IG_ASK_PAGES = IG_N_EXPERT_USED + 1,
     IG_ASK_BEHIND,
     IG_ASK_AHEAD,
     IG_ASK_WAIT,
+    IG_ASK_EACH,
     IG_ASK_WORDS
 };
 /* Fills count apart by kind (kernels/cuda/args.h); most under way (the link's queue: each holds a
@@ -38,12 +39,14 @@ enum { IG_FILLS_MOST = 8, IG_FILLS_BESIDE = 1, IG_FILLS_AHEAD = 2, IG_FILLS = 64
 /* Of one layer: prefetches. */
 enum { IG_GUESS_MOST = 2 };
 
-/* Mapped host memory.  Arrays by layer, since the device may be a layer ahead when nothing was
+/* Mapped host memory.  Arrays by layer, since the device may be layers ahead when nothing was
  * asked. */
 struct ig_ask {
-    struct ig_flag posted[IG_N_LAYER], done[IG_N_LAYER], guessed[IG_N_LAYER];
-    /* n, ranks[k], experts[k], ways[k] that they shall be copied into afterwards (-1: none) */
-    int32_t asked[IG_N_LAYER][1 + 3 * IG_N_EXPERT_USED];
+    struct ig_flag posted; /* step x layers + the last layer that asked + 1 */
+    struct ig_flag done[IG_N_LAYER], guessed[IG_N_LAYER];
+    /* the step, n, ranks[k], experts[k], ways[k] that they shall be copied into afterwards (-1:
+     * none) */
+    int32_t asked[IG_N_LAYER][2 + 3 * IG_N_EXPERT_USED];
     /* Of m misses that the link can reach, how many take it; [0]: 1, as many as there are empty
      * ways; then IG_ASK_... */
     int32_t split[IG_ASK_WORDS];
@@ -91,7 +94,7 @@ void ig_miss_plan(struct ig_miss *m);
 int ig_miss_share(const struct ig_miss *m);
 /* A step begins (while memory is pinned the driver starts no copy), and has ended; judged 0:
  * nothing can be said by its time. */
-void ig_miss_begin(struct ig_miss *m, int pinning);
+void ig_miss_begin(struct ig_miss *m, int pinning, int each);
 void ig_miss_end(struct ig_miss *m, int judged);
 /* Prefetches that are still to be started: the step's kernels have ended. */
 void ig_miss_look(struct ig_engine *e);

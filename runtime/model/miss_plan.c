@@ -80,7 +80,7 @@ void ig_miss_plan(struct ig_miss *m)
     ig_trial_init(&m->trial, rule_of(m), n);
 }
 
-void ig_miss_begin(struct ig_miss *m, int pinning)
+void ig_miss_begin(struct ig_miss *m, int pinning, int each)
 {
     const struct ig_miss_way *w = &m->way[m->trial.now];
     int32_t *split = m->ask->split;
@@ -90,6 +90,7 @@ void ig_miss_begin(struct ig_miss *m, int pinning)
     split[IG_ASK_PAGES] = (int32_t)(m->reach / 4096);
     split[IG_ASK_BEHIND] = pinning ? 0 : w->behind;
     split[IG_ASK_AHEAD] = pinning ? 0 : w->ahead;
+    split[IG_ASK_EACH] = each;
     split[IG_ASK_WAIT] = m->link.each[0] < 2 * (m->by_cpu.start + m->by_cpu.each[0]);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
     split[0] = ig_miss_share(m) < 0 && w->behind == 0 && w->ahead == 0;

@@ -71,6 +71,16 @@ function T.test_static_placement()
   eq({ p.placed.seconds, p.placed.traced, p.cache.hot }, { traced.cache.seconds, true, nil })
 end
 
+-- A slow link fills a set for long, so that its counts have to last.
+function T.test_half_life_follows_the_link()
+  local p = lib.plan("qwen3-30b-a3b", "4090", { "quant=q4_0", "vram=6000000000" })
+  eq(p.device.half_life, 16)
+  p.hw.gpu.link_bw, p.cache.seconds = 3e9, 4e-3 -- 12 MB a token, for 48 sets: a tenth of an expert each
+  eq(plan_cache.half_life(p.hw, p.cache), 64)
+  p.cache.seconds = 24e-3
+  eq(plan_cache.half_life(p.hw, p.cache), 16)
+end
+
 function T.test_policies_of_a_device()
   local function why(...) return select(2, lib.plan("tiny-mixtral", "4090", { ... }))[1] end
   lu.assertStrContains(why("vram_ways=4", "policy=lru"),
