@@ -69,32 +69,25 @@ static void store_head(struct ig_engine *e, const struct ig_layer *l, int place,
                                 IG_HEAD_DIM, pos % IG_KV_BLOCK);
 }
 
-/* Heads of a row that are turned: KV heads, a line of the cache for each of their dimensions, lie
- * between the query heads, so that threads share them. */
-enum { TURNED = IG_N_HEAD_KV + IG_N_HEAD, TURNED_EACH = 1 + IG_N_HEAD / IG_N_HEAD_KV };
-static int turned_head(int i)
-{
-    return i % TURNED_EACH == 0 ? i / TURNED_EACH : IG_N_HEAD_KV + i - i / TURNED_EACH - 1;
-}
-
 /* The batch's K and V.  A norm over all heads needs the whole row in one hand. */
 void ig_store(struct ig_worker *w, const struct ig_layer *l, int place)
 {
     struct ig_engine *e = w->e;
-    enum { FULL = IG_QK_NORM == IG_QK_NORM_FULL, PER_ROW = FULL ? 1 : TURNED };
+    enum { HEADS = IG_N_HEAD_KV + IG_N_HEAD };
+    enum { FULL = IG_QK_NORM == IG_QK_NORM_FULL, PER_ROW = FULL ? 1 : HEADS };
     int lo, hi;
 
     ig_team_share(&e->team, w->tid, e->batch->n * PER_ROW, &lo, &hi);
     for (int i = lo; i < hi; i++) {
         if (!FULL) {
-            store_head(e, l, place, i / PER_ROW, turned_head(i % PER_ROW));
+            store_head(e, l, place, i / PER_ROW, i % PER_ROW);
             continue;
         }
         float *q = IG_BUF(e, Q, float) + (size_t)i * IG_Q_STRIDE;
         float *k = IG_BUF(e, K, float) + (size_t)i * IG_KV_STRIDE;
         ig_kern.rmsnorm(q, q, ig_vec(e, l->q_norm), IG_Q_DIM, IG_NORM_EPS);
         ig_kern.rmsnorm(k, k, ig_vec(e, l->k_norm), IG_KV_DIM, IG_NORM_EPS);
-        for (int head = 0; head < TURNED; head++) store_head(e, l, place, i, head);
+        for (int head = 0; head < HEADS; head++) store_head(e, l, place, i, head);
     }
 }
 
@@ -320,6 +313,5 @@ void ig_attention(struct ig_worker *w, int layer)
     ig_store(w, l, reach.place);
     ig_team_wait(&e->team);
     ig_attend(w, &reach);
-    ig_router_ahead(w, l);
     ig_attn_output(w, &l->o);
 }

@@ -395,18 +395,6 @@ static float gate_of(struct ig_engine *e, const struct ig_layer *l, const float 
     return gate;
 }
 
-void ig_router_ahead(struct ig_worker *w, const struct ig_layer *l)
-{
-    enum { LINE = 64, MOST = 256 << 10 }; /* more would not stay in a core's own cache */
-    struct ig_engine *e = w->e;
-    int lo, hi;
-    if (e->batch->n != 1 || l->ffn != IG_FFN_MOE || e->team.n <= IG_RL_STRIDE / 16) return;
-    ig_team_share(&e->team, w->tid, IG_RL_STRIDE / 16, &lo, &hi);
-    const unsigned char *p = ig_data(e, l->router.off + (uint64_t)lo * l->router.stride);
-    const size_t bytes = (size_t)(hi - lo) * l->router.stride;
-    for (size_t i = 0; i < bytes && i < MOST; i += LINE) __builtin_prefetch(p + i, 0, 2);
-}
-
 /* Logits of all rows; they are there after a barrier. */
 static void router(struct ig_worker *w, const struct ig_layer *l)
 {

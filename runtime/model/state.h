@@ -248,9 +248,6 @@ void ig_attention(struct ig_worker *w, int layer); /* IG_MIXER_GQA */
 void ig_cross(struct ig_worker *w, int layer);     /* after it, when there is an encoder */
 void ig_latent(struct ig_worker *w, int layer);    /* IG_MIXER_MLA */
 void ig_moe(struct ig_worker *w, int layer);       /* every enum ig_ffn */
-/* One row, before a phase in which threads take over each other's work: what this thread will read
- * of the router comes near.  With many threads some have a panel of it and the others none. */
-void ig_router_ahead(struct ig_worker *w, const struct ig_layer *l);
 /* What attention reads of the KV cache. */
 struct ig_reach {
     int place;         /* in the KV cache */
