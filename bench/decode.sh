@@ -8,6 +8,7 @@
 # are removed again; the memory bandwidth is measured by bench itself, between its repetitions.
 set -eu
 cd "$(dirname "$0")/.."
+[ $# -ge 2 ] || { echo "decode.sh: want MODEL.lua FORMAT..., got $# arguments" >&2; exit 2; }
 model=$1
 shift
 head=1

@@ -16,6 +16,7 @@
 # bench/predictions.lua draws (their accuracy is stated there).
 set -eu
 cd "$(dirname "$0")/.."
+[ $# -ge 1 ] && [ -f "$1" ] || { echo "tier.sh: want TRACE, a route CSV of $(basename "${MODEL:-models/qwen3-30b-a3b-top6.lua}" .lua), got ${1:-none}" >&2; exit 2; }
 trace=$(realpath "$1")
 model=${MODEL:-models/qwen3-30b-a3b-top6.lua}
 lua=${LUA:-lua5.4}

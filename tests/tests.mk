@@ -249,8 +249,12 @@ ENGINE_rows-tile := $(call rows,4096,2)
 ENGINE_rows-none := $(call rows,4096,4096)
 GPU_BENCHES := rows-gemm rows-tile rows-none qwen3-q4_0 qwen3-q4_k qwen3-q8_0 gpt-oss-20b mixtral-8x7b-q4_0 deepseek-v2-lite-q4_0
 .PHONY: gpu-bundle
+ifneq ($(filter gpu-bundle,$(MAKECMDGOALS)),)
+ifeq ($(DEST),)
+$(error gpu-bundle: want DEST=FOLDER, where the bundle goes)
+endif
+endif
 gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine-%)
-	@$(if $(DEST),,echo "make: gpu-bundle: want DEST=FOLDER" >&2; exit 2)
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is; LARGE with a
 # batch that goes to the matrix units and by tiles.

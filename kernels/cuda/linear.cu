@@ -188,13 +188,12 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int at)
     struct bunch b;
     ig_f4 w[ROW_QUADS];
     const void *x[ROWS];
-    float mine_w = 0.0f;
     int first;
 
-    if (leaves)
-        mine_w = a->ffn_norm[mine < N_EMBD ? mine : 0];
-    else
-        panel_load(&b, &panel, 0);
+    if (!leaves) panel_load(&b, &panel, 0);
+#if ROWS == 1
+    const float mine_w = leaves ? a->ffn_norm[mine < N_EMBD ? mine : 0] : 0.0f;
+#endif
     norm_weights(w, ahead ? a->xc.ahead.norm : a->ffn_norm, PANEL_THREADS);
     ig_after_previous();
     const int rows = rows_here(a->n, &first);
@@ -219,7 +218,7 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int at)
         return;
     }
 #else
-    (void)mine_w;
+    (void)mine;
     normed(a, x, NULL, fmt, w, bias, NULL, first, PANEL_THREADS);
 #endif
     stamp_mark(2);
