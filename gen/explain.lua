@@ -126,8 +126,12 @@ local function describe_cache(plan, add)
     add("           with policy=static, filled at start with %s experts: %d x %d, %.1f",
       p.traced and "the trace's most used" or "the first", p.sets, p.ways, 1000 * p.seconds)
   end
-  add("prefetch   none: experts are fetched when their layer needs them (the link would want to be %d layers ahead)",
-    plan.strides[1])
+  if plan.cache.policy == "static" then
+    add("prefetch   none: the slots keep what they have")
+  else
+    add("prefetch   next-router, one layer ahead, on trial (--ahead N; the link would want to be %d layers ahead)",
+      plan.strides[1])
+  end
 end
 
 local function describe_tier(plan, add)

@@ -6,7 +6,7 @@
 hardware {
   source = "assumed: an example",  -- where the numbers come from; the plan's report shows it
 
-  isa = "ref",         -- kernels: ref (plain C), avx2 (with FMA, F16C), avx512 (F BW DQ VL VNNI), amx (tiles beside it);
+  isa = "ref",         -- kernels: ref (plain C), avx2 (with FMA, F16C), avx512 (F BW DQ VL VNNI), amx (tiles for BF16 beside it);
                        -- AArch64: neon (with dot products), i8mm (neon and matrix products)
   cores = 2,           -- physical cores: the most threads (`--set threads=N` overrides)
   ram = 4 << 30,       -- all of it; the plan leaves a sixteenth, at least 512 MiB, to the system

@@ -171,7 +171,7 @@ extern const struct ig_kernels ig_kernels_neon, ig_kernels_i8mm; /* AArch64 */
 enum {
     IG_CPU_AVX2 = 1,
     IG_CPU_AVX512 = 2, /* F BW DQ VL VNNI */
-    IG_CPU_AMX = 4,    /* tiles of int8 and bf16, AVX512_BF16, and the system lets us use them */
+    IG_CPU_AMX = 4,    /* tiles of bf16, AVX512_BF16, and the system lets us use them */
     IG_CPU_NEON = 256, /* with dot products */
     IG_CPU_I8MM = 512,
     IG_CPU_KNOWN = IG_CPU_AVX2 | IG_CPU_AVX512 | IG_CPU_AMX | IG_CPU_NEON | IG_CPU_I8MM

@@ -58,7 +58,7 @@ check_fast() { # name, binary, weights
 }
 
 # With 8 threads one of them starts copies and computes nothing.  Few tokens: they wait for each other.
-check_mover() { # name, binary, weights
+check_copier() { # name, binary, weights
     mv "$tmp/ids" "$tmp/all_ids"
     mv "$tmp/want" "$tmp/all_want"
     echo "--tokens $(ids 8 "$vocab")" >"$tmp/ids"
@@ -98,7 +98,7 @@ check_cache() { # name, binary, weights
             env INGOT_PIN_CHUNK=4096 "$2" info -m "$3"
         run=$RUN_BEFORE
     fi
-    [ "$1" != xc-stream ] || check_mover "$@"
+    [ "$1" != xc-stream ] || check_copier "$@"
     if [ "$1" = xc-stream ]; then # its set has more ways than a row has experts
         says "$1: what the CPU computed is in its slot next time" '^decode: [1-9][0-9]* copied into slots behind the work, [1-9][0-9]* of them used' \
             "$2" bench -m "$3" -p 0 -n 64 -r 1 --link 0 --behind 1

@@ -69,10 +69,11 @@ ALWAYS V VNAME(soften_head)(float p[IG_KV_BLOCK], float most, const float *u, in
 #endif
 }
 
-/* m and l are the state's, of the first of nh heads; `lines` of what is asked for go to each. */
+/* m and l are the state's, of the first of nh heads; `fours` of lines that are asked for go with each
+ * head. */
 ALWAYS void VNAME(soften)(float p[][IG_KV_BLOCK], struct VNAME(soft) * out, float *m, float *l,
                           int nh, int lo, int hi, float scale, const float *bias, int step,
-                          int weights, struct asks *a, int lines)
+                          int weights, struct asks *a, int fours)
 {
     float most[VL], u[VL];
     V part[HEADS_MOST], peak = VZERO;
@@ -88,7 +89,7 @@ ALWAYS void VNAME(soften)(float p[][IG_KV_BLOCK], struct VNAME(soft) * out, floa
     }
     UNROLL
     for (int i = 0; i < nh; i++) {
-        VNAME(ask)(a, lines);
+        VNAME(ask)(a, fours);
         part[i] = VNAME(soften_head)(p[i], most[i], weights ? &u[i] : NULL, lo, hi);
     }
     const V sum = VNAME(fold_sums)(part, nh);

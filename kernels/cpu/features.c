@@ -21,11 +21,11 @@ static int tiles_granted(void)
     return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 }
 
-/* Leaf 7: EDX of 0 has TILE, INT8 and BF16, EAX of 1 has AVX512_BF16. */
+/* Leaf 7: EDX of 0 has TILE and BF16, EAX of 1 has AVX512_BF16. */
 static int has_amx(unsigned edx)
 {
-    enum { TILES = 0x60000, BF16 = 1 << 22, TILE = 1 << 24, INT8 = 1 << 25, AVX512_BF16 = 1 << 5 };
-    const unsigned need = BF16 | TILE | INT8;
+    enum { TILES = 0x60000, BF16 = 1 << 22, TILE = 1 << 24, AVX512_BF16 = 1 << 5 };
+    const unsigned need = BF16 | TILE;
     unsigned a, b, c, d;
     return (edx & need) == need && (xcr0() & TILES) == TILES &&
            __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX512_BF16) && tiles_granted();

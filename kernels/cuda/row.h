@@ -272,5 +272,4 @@ IG_FN void norm_quads(ig_f4 *v, const ig_f4 *w, const float *bias, float *xs, in
     apply_norm(v, w, bias, mean, scale, threads);
 }
 
-
 #endif

@@ -1,6 +1,5 @@
 /* file.c -- see file.h. */
 #include "file.h"
-#include "stop.h"
 
 #include <errno.h>
 #include <fcntl.h>

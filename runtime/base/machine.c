@@ -19,7 +19,7 @@ static const struct {
 } isas[] = {
     { IG_CPU_AVX2, "AVX2 (with FMA and F16C)" },
     { IG_CPU_AVX512, "AVX-512 (F, BW, DQ, VL and VNNI)" },
-    { IG_CPU_AMX, "AMX (int8 and bf16, with AVX512_BF16, tiles granted by the system)" },
+    { IG_CPU_AMX, "AMX (bf16, with AVX512_BF16, tiles granted by the system)" },
     { IG_CPU_NEON, "NEON with dot products (asimddp)" },
     { IG_CPU_I8MM, "NEON's matrix products (i8mm)" },
 };

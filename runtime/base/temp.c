@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,30 @@ enum ig_err ig_temp_check(const char *out, struct ig_why *why)
     return ig_fail(why, IG_IO, "%s: want the name of a regular file, got something else", out);
 }
 
-/* Removes `to.partial-PID` files of processes that were killed: whoever writes one holds its lock. */
+/* Of a process that is no more (in another container it may be: the lock tells). */
+static int is_left(const char *pid)
+{
+    const size_t n = strlen(pid);
+    return n > 0 && n < 10 && strspn(pid, "0123456789") == n && kill((pid_t)atol(pid), 0) != 0 &&
+           errno == ESRCH;
+}
+
+/* Removes a file of that name, unless somebody holds its lock or the name is another file's by
+ * now. */
+static void remove_left(int folder, const char *name)
+{
+    struct stat locked, named;
+    const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &locked) == 0 && S_ISREG(locked.st_mode) &&
+        fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+        named.st_dev == locked.st_dev && named.st_ino == locked.st_ino)
+        unlinkat(folder, name, 0);
+    close(fd);
+}
+
+/* Removes `to.partial-PID` files of processes that were killed: whoever writes one holds its lock
+ * until it has its name. */
 static void sweep(const char *to)
 {
     const char *slash = strrchr(to, '/'), *base = slash ? slash + 1 : to;
@@ -29,15 +53,10 @@ static void sweep(const char *to)
     char *folder = slash ? strndup(to, (size_t)(slash + 1 - to)) : strdup("./");
     DIR *dir = folder ? opendir(folder) : NULL;
 
-    for (struct dirent *d; dir && (d = readdir(dir));) {
-        const char *pid = d->d_name + n + mark;
-        if (strncmp(d->d_name, base, n) != 0 || strncmp(d->d_name + n, PARTIAL, mark) != 0 ||
-            *pid == '\0' || strspn(pid, "0123456789") != strlen(pid))
-            continue;
-        const int fd = openat(dirfd(dir), d->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(dirfd(dir), d->d_name, 0);
-        if (fd >= 0) close(fd);
-    }
+    for (struct dirent *d; dir && (d = readdir(dir));)
+        if (strncmp(d->d_name, base, n) == 0 && strncmp(d->d_name + n, PARTIAL, mark) == 0 &&
+            is_left(d->d_name + n + mark))
+            remove_left(dirfd(dir), d->d_name);
     if (dir) closedir(dir);
     free(folder);
 }
@@ -49,7 +68,8 @@ static int create(const char *name, unsigned mode)
     for (int tries = 0; tries < 8; tries++) {
         const int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (fd < 0) return -1;
-        flock(fd, LOCK_EX | LOCK_NB); /* where there are no locks, nobody sweeps */
+        /* Waits for a sweeper that was there first; where there are no locks, nobody sweeps. */
+        while (flock(fd, LOCK_EX) != 0 && errno == EINTR) {}
         if (fstat(fd, &st) == 0 && st.st_nlink > 0) return fd;
         close(fd);
     }
@@ -110,6 +130,7 @@ static void end(struct ig_temp *t, int remove)
 enum ig_err ig_temp_keep(struct ig_temp *t, struct ig_why *why)
 {
     enum ig_err err = IG_OK;
+    const int lock = dup(t->fd); /* until it has its name */
 
     if (close(t->fd) != 0) err = ig_fail(why, IG_IO, "%s: %s", t->name, strerror(errno));
     t->fd = -1;
@@ -117,6 +138,7 @@ enum ig_err ig_temp_keep(struct ig_temp *t, struct ig_why *why)
         err =
             ig_fail(why, IG_IO, "%s: cannot rename %s to it: %s", t->out, t->name, strerror(errno));
     end(t, err != IG_OK);
+    if (lock >= 0) close(lock);
     return err;
 }
 

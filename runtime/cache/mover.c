@@ -294,7 +294,11 @@ void ig_mover_submit(struct ig_mover *m, struct ig_move *const *v, int n, int de
         atomic_store_explicit(&v[i]->landed, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->taken, 0, memory_order_relaxed);
         atomic_store_explicit(&v[i]->wrong, 0, memory_order_relaxed);
-        atomic_store_explicit(&v[i]->partial, 0, memory_order_relaxed);
+        /* Where the last move brought nothing, or not all, older bytes are left, of this very
+         * expert perhaps: then none of its blocks is there before its pieces have landed. */
+        const enum ig_move_state was = ig_move_state(v[i]);
+        const int older = was == IG_MOVE_DROPPED || was == IG_MOVE_FAILED;
+        atomic_store_explicit(&v[i]->partial, older ? UINT64_MAX : 0, memory_order_relaxed);
         ig_move_mark(v[i]);
         atomic_store_explicit(&v[i]->state, IG_MOVE_PENDING, memory_order_relaxed);
     }

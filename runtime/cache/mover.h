@@ -1,5 +1,5 @@
-/* mover.h -- one thread that brings experts into slots: demand first, prefetch when no demand is
- * under way.
+/* mover.h -- one thread that brings experts into slots: demand first; prefetches behind it, while
+ * the disk has few pieces left to bring (where that cannot be seen: when no demand is under way).
  *
  * Whoever submits or waits does a turn of its work where the copy allows that (copy.h, sleep): a
  * read then starts, and its end is seen, without the time that waking a thread takes.  The mover's
@@ -7,7 +7,7 @@
  *
  * A move is one expert into one slot.  It is read in pieces, so that a demand never waits for more
  * than the pieces under way, and checked in the blocks that the file has checksums of, by the
- * threads that wait for it: together, each block by one of them, from its arrival on.  The mover's
+ * threads that wait for it: together, each block by one of them, from when it is seen.  The mover's
  * own thread checks nothing, since on a busy machine it would take a core away from them.  So a
  * prefetch is checked when it is used, and one that never is costs no core anything.  Who has
  * nothing better to do may compute with what has arrived, and throw the result away when it does
@@ -19,8 +19,8 @@
  * been told; if not, it is checked once its pieces have ended.  Only then is it wrong.
  *
  * Consumers read `state` and wait on it (a futex word); everything else of a move is the mover's
- * while it is PENDING, and the owner's otherwise, once all who waited are back.  Nothing here
- * allocates after start.
+ * while it is PENDING or SEEN, and the owner's otherwise, once all who waited are back.  Nothing
+ * here allocates after start.
  */
 #ifndef IG_MOVER_H
 #define IG_MOVER_H
@@ -109,7 +109,9 @@ struct ig_mover {
     double busy_from;
 };
 
-/* piece_bytes: a multiple of copy->align.  prefetch_depth: most pieces of prefetches at a time. */
+/* piece_bytes: a multiple of copy->align.  prefetch_depth: most pieces, of any
+ * kind, that the disk may have before it when a prefetch starts; where what arrives cannot be seen
+ * early, most pieces of prefetches at a time. */
 enum ig_err ig_mover_start(struct ig_mover *m, const struct ig_copy *copy, uint32_t piece_bytes,
                            uint32_t prefetch_depth, struct ig_why *why);
 /* Ends the thread; pending moves are dropped. */
@@ -130,7 +132,7 @@ static inline enum ig_move_state ig_move_state(const struct ig_move *v)
 {
     return (enum ig_move_state)atomic_load_explicit(&v->state, memory_order_acquire);
 }
-/* Until all bytes are there, or never will be; returns what it is then. */
+/* Until it is no longer PENDING; returns what it is then. */
 enum ig_move_state ig_move_wait(struct ig_move *v);
 /* Until it is SEEN, READY, FAILED or DROPPED, and checks what is to be checked.  Does turns
  * meanwhile, and sleeps when that lasts. */

@@ -127,12 +127,22 @@ static int most_rows(uint8_t *by_cpu)
     return n;
 }
 
+/* Of a first row's experts in a layer, none of which is there, how many come over the link: by the
+ * rates, whatever way decode's trial begins with. */
+static int first_link(const struct ig_miss *m)
+{
+    int32_t split[IG_N_EXPERT_USED + 1];
+    if (ig_miss_share(m) >= 0 || !m->cpu) return m->way[0].split[IG_N_EXPERT_USED];
+    ig_split(&m->link, &m->by_cpu, IG_N_EXPERT_USED, 1, split);
+    return split[IG_N_EXPERT_USED];
+}
+
 void ig_prefill_open(struct ig_engine *e)
 {
     const struct ig_miss *m = &e->miss;
     uint8_t by_cpu[IG_N_LAYER];
     struct ig_pick *p = &ig_prefill.cost;
-    const int k = IG_N_EXPERT_USED, link = m->way[0].split[k];
+    const int k = IG_N_EXPERT_USED, link = first_link(m);
     *p = (struct ig_pick){ .n_expert = IG_N_EXPERT, .n_used = IG_N_EXPERT_USED };
     if (ig_stream_fits(e)) p->link = m->link.start + m->link.each[0] * IG_N_EXPERT;
     p->start = m->by_cpu.start;

@@ -35,19 +35,17 @@ static void look(struct ig_engine *e, int end, int must)
 }
 void ig_miss_look(struct ig_engine *e) { look(e, IG_N_LAYER, 1); }
 
-#ifndef MOVER_LEAST
-#define MOVER_LEAST 8 /* threads */
-#endif
+enum { COPIER_LEAST = 8 }; /* threads: with fewer, thread 0 starts copies between answers */
 
 void ig_miss_team(struct ig_engine *e, int fills)
 {
     struct ig_miss *m = &e->miss;
-    m->mover = fills && e->team.n >= MOVER_LEAST;
-    ig_team_set(&m->team, e->team.n - m->mover, NULL);
+    m->copier = fills && e->team.n >= COPIER_LEAST;
+    ig_team_set(&m->team, e->team.n - m->copier, NULL);
 }
 
 /* The thread that starts copies. */
-static int starter(const struct ig_miss *m) { return m->mover ? m->team.n : 0; }
+static int starter(const struct ig_miss *m) { return m->copier ? m->team.n : 0; }
 
 /* Until the device has asked for this layer or a later one.  A device that has failed would leave
  * us waiting; thread 0, which starts it, sees to that. */
@@ -182,7 +180,7 @@ void ig_miss_answer(struct ig_worker *w, int layer)
                              asked + 2 + IG_N_EXPERT_USED,
                              asked + 2 + 2 * IG_N_EXPERT_USED };
     if (q.n == 0) return;
-    if (w->tid == m->team.n) { /* the mover */
+    if (w->tid == m->team.n) { /* the copier */
         while (__atomic_load_n(&m->ask->done[layer].step, __ATOMIC_ACQUIRE) != m->step) {
             ig_pause();
             look(w->e, IG_N_LAYER, 0);
@@ -195,7 +193,7 @@ void ig_miss_answer(struct ig_worker *w, int layer)
     if (w->tid != 0) return;
     ig_range_end();
     __atomic_store_n(&m->ask->done[layer].step, m->step, __ATOMIC_RELEASE);
-    if (!m->mover) fill_behind(w->e, &q);
+    if (!m->copier) fill_behind(w->e, &q);
 }
 
 static uint32_t gcd(uint32_t a, uint32_t b) { return b ? gcd(b, a % b) : a; }

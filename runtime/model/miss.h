@@ -64,7 +64,7 @@ struct ig_miss {
     /* Who computes: all threads, or all but the last, which starts the copies: with so many that
      * memory is the limit, a copy that begins at once is worth more. */
     struct ig_team team;
-    int mover;        /* 1: there is such a thread */
+    int copier;       /* 1: there is such a thread */
     int sets, ways;   /* in use: the plan's, or fewer with --vram */
     uint64_t link_bw; /* bytes a second that the link carries at most; 0: as it is */
     int cpu;          /* 1: the CPU takes part */
@@ -77,7 +77,7 @@ struct ig_miss {
     uint64_t reach;              /* bytes of the experts that the device can read; grows at first */
     uint64_t reach_want;         /* and shall read in the end */
     struct ig_side link, by_cpu; /* an expert over the link, by the CPU: as measured */
-    /* Way 0: as these say, or as `share` does; then what that is compared with. */
+    /* Ways on trial; 0: what is kept unless another is clearly faster (miss_plan.c). */
     struct ig_miss_way {
         const char *name;
         int32_t split[IG_N_EXPERT_USED + 1];
@@ -92,8 +92,9 @@ void ig_miss_plan(struct ig_miss *m);
 /* Per cent of a step's misses that take the link, -1: as measured.  Policy static keeps what is in
  * its slots, so that nothing could come into them. */
 int ig_miss_share(const struct ig_miss *m);
-/* A step begins (while memory is pinned the driver starts no copy), and has ended; judged 0:
- * nothing can be said by its time. */
+/* A step begins (while memory is pinned the driver starts no copy; each 1: all layers ask, even
+ * with nothing missing, for a step that is looked into), and has ended; judged 0: nothing can be said by
+ * its time. */
 void ig_miss_begin(struct ig_miss *m, int pinning, int each);
 void ig_miss_end(struct ig_miss *m, int judged);
 /* Prefetches that are still to be started: the step's kernels have ended. */

@@ -57,6 +57,9 @@ static void plan_copies(struct ig_miss *m)
         ig_split(&m->link, &m->by_cpu, IG_N_EXPERT_USED, 1,
                  add_way(m, &n, "by the rates", ahead, 0)->split);
     }
+    if (n == 0) /* a question costs much, an expert little */
+        ig_split(&m->link, &m->by_cpu, IG_N_EXPERT_USED, 1,
+                 add_way(m, &n, "by the rates", ahead, 0)->split);
     ig_trial_init(&m->trial, rule_of(m), n);
 }
 

@@ -110,19 +110,22 @@ static void test_links(void **state)
 /* What a killed writer leaves goes when the name is written again; what a living one writes stays. */
 static void test_partial(void **state)
 {
-    const char *out = in_folder("out"), *dead = in_folder("out.partial-1"),
-               *alive = in_folder("out.partial-2"), *other = in_folder("out.partial-x");
+    const char *out = in_folder("out"), *dead = in_folder("out.partial-99999998"),
+               *alive = in_folder("out.partial-99999999"), *other = in_folder("out.partial-x"),
+               *running = in_folder("out.partial-1");
     (void)state;
 
     put_text_at(dead, "half");
     put_text_at(other, "not ours");
     put_text_at(alive, "half");
+    put_text_at(running, "of a process that is there");
     const int before = files_in_folder(), fd = open(alive, O_RDONLY);
     assert_int_equal(flock(fd, LOCK_EX), 0);
     put_text_at(out, "whole");
     assert_int_equal(files_in_folder(), before); /* one more, one less */
     assert_int_equal(access(dead, F_OK), -1);
     holds(alive, "half"), holds(other, "not ours"), holds(out, "whole");
+    holds(running, "of a process that is there");
     close(fd);
 }
 

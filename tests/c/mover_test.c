@@ -330,6 +330,30 @@ static void test_partly_there(void **state)
     }
 }
 
+/* A slot that still has this expert's right bytes, from before a move that was dropped: they are not
+ * taken for those of the file, which is damaged since. */
+static void test_older_bytes(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    fresh();
+    struct ig_move *v = fill(0, 4);
+    memcpy(v->to, source + 4 * BLOCK, BLOCK);
+    atomic_store(&v->state, IG_MOVE_DROPPED);
+    shaky.early = SHAKY_TAILS;
+    shaky.silent = 1;
+    shaky.fault = SHAKY_FLIP;
+    shaky.fault_at = 4 * BLOCK + 5 * PIECE;
+    shaky.fault_left = 1;
+    begin(64, 2);
+    ig_mover_submit(&mover, &v, 1, 1);
+    assert_int_equal(pthread_create(&thread, NULL, speak, NULL), 0);
+    assert_int_equal(ig_mover_wait(&mover, v), IG_MOVE_FAILED);
+    pthread_join(thread, NULL);
+    assert_int_equal(v->err, IG_MOVE_HASH);
+    ig_mover_stop(&mover);
+}
+
 /* Prefetches start behind a demand, but the disk has only so many pieces before it that are not
  * seen to be there. */
 static void test_prefetch_by_what_is_seen(void **state)
@@ -435,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_shared_checks),
         cmocka_unit_test(test_seen),
         cmocka_unit_test(test_partly_there),
+        cmocka_unit_test(test_older_bytes),
         cmocka_unit_test(test_prefetch_by_what_is_seen),
         cmocka_unit_test(test_stop_drops),
         cmocka_unit_test(test_file_direct),
