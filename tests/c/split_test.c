@@ -20,6 +20,14 @@ static double chance(void)
     return (double)(uint32_t)(seed >> 33) / 2147483648.0;
 }
 
+/* Whatever the rates, with the other side beside it no faster. */
+static struct ig_side any_side(double most_start)
+{
+    struct ig_side s = { most_start * chance(), { 1e-4 * chance() + 1e-7 } };
+    s.each[1] = s.each[0] * (1 + chance());
+    return s;
+}
+
 static double least(double a, double b) { return a < b ? a : b; }
 
 /* Whatever the rates: never predicted slower than either side alone, and never divided for nothing.
@@ -28,10 +36,7 @@ static void never_worse_than_one_side(void **state)
 {
     (void)state;
     for (int i = 0; i < STEPS; i++) {
-        struct ig_side link = { 1e-5 * chance(), { 1e-4 * chance() + 1e-7 } };
-        struct ig_side cpu = { 3e-5 * chance(), { 1e-4 * chance() + 1e-7 } };
-        link.each[1] = link.each[0] * (1 + chance());
-        cpu.each[1] = cpu.each[0] * (1 + chance());
+        const struct ig_side link = any_side(1e-5), cpu = any_side(3e-5);
         int32_t split[MOST + 1];
         ig_split(&link, &cpu, MOST, 1, split);
         assert_int_equal(split[0], 0);
@@ -106,10 +111,7 @@ static void copied_behind_is_the_soonest(void **state)
 {
     (void)state;
     for (int i = 0; i < STEPS; i++) {
-        struct ig_side link = { 1e-5 * chance(), { 1e-4 * chance() + 1e-7 } };
-        struct ig_side cpu = { 3e-5 * chance(), { 1e-4 * chance() + 1e-7 } };
-        link.each[1] = link.each[0] * (1 + chance());
-        cpu.each[1] = cpu.each[0] * (1 + chance());
+        const struct ig_side link = any_side(1e-5), cpu = any_side(3e-5);
         int32_t split[MOST + 1];
         ig_split(&link, &cpu, MOST, 0, split);
         for (int m = 1; m <= MOST; m++)

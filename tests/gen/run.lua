@@ -5,7 +5,8 @@ package.path = root .. "tests/gen/?.lua;" .. root .. "?.lua;" .. package.path
 local lu = require "luaunit"
 
 local suites = {}
-for _, name in ipairs { "units", "layout", "plans", "device", "tier", "errors", "hf", "families", "gguf", "gguf_lies",
+for _, name in ipairs { "units", "layout", "plans", "device", "device_policy", "tier",
+                      "errors", "hf", "families", "gguf", "gguf_lies",
                       "gguf_vocab", "golden", "predict", "deps", "cli", "matrix" } do
   suites[#suites + 1] = { name, (require(name)) }
 end
