@@ -113,6 +113,8 @@ tiles-engine-%: $(BUILT) $(TILES_HW)
 GPU_HW      ?= hw/h200.lua
 BLOCKS      := a b c d e
 WIDE        := wide-q4_0 wide-q5_1 dense-q4_0
+# More items of experts than blocks take at once in a decode step.
+ITEMS       := items-q4_0 items-bf16 items-two-q4_0 items-two-bf16
 DENSE       := dense-bf16 longrope llama3
 # An encoder and a decoder, over more than one span of positions.
 SWITCH      := switch-f32 switch-q8_0 switch-kvq8
@@ -122,7 +124,7 @@ GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
 XC          := xc-mixtral xc-stream xc-static xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
-GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) fast-bf16 $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
+GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(ITEMS) fast-bf16 $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := $(T)/unified.lua
 # hw/h200.lua as if RAM and VRAM were one memory: the weights are mapped, and the device reads them in RAM.
@@ -146,6 +148,10 @@ ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4
 ENGINE_xc-qwen2-moe := $(call golden_of,qwen2-moe) vram_ways=4
 ENGINE_xc-deepseek-v3 := $(call golden_of,deepseek-v3) vram_ways=4
 ENGINE_xc-glm4-moe  := $(call golden_of,glm4-moe) vram_ways=4
+ENGINE_items-q4_0 := tests/fixture/items.lua quant=q4_0
+ENGINE_items-bf16 := tests/fixture/items.lua
+ENGINE_items-two-q4_0 := tests/fixture/items-two.lua quant=q4_0
+ENGINE_items-two-bf16 := tests/fixture/items-two.lua
 ENGINE_wide-q4_0 := tests/fixture/wide.lua quant=q4_0
 ENGINE_wide-q5_1 := tests/fixture/wide.lua quant=q5_1 quant.router=bf16
 ENGINE_fast-bf16 := tests/fixture/wide.lua gemm=fast
@@ -259,7 +265,7 @@ gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is; LARGE with a
 # batch that goes to the matrix units and by tiles.
 LARGE    := $(WIDE) fast-bf16 $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
-EMULATED := $(LATENT) $(WIDE) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
+EMULATED := $(LATENT) $(WIDE) $(ITEMS) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
 	@$(PARALLEL) EMULATE=1 $(patsubst %,gpu-engine-%,$(sort $(EMULATED) $(LARGE)))

@@ -12,7 +12,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     ig_after_previous();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     __syncthreads();
-    DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, k, NULL, NULL, NULL, 1, qs, a.xn)
+    DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, k, NULL, NULL, 1, qs, a.xn)
 }
 
 /* A panel: its weights are asked for before the hidden values are there. */

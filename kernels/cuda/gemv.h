@@ -66,11 +66,9 @@ IG_FN void load_block(struct bunch *b, int i, const struct panel *m, int step)
     const int each = f_cols(m->fmt) / QB, part = panel_part(m); /* blocks of a tile */
     const int at = step * 8 + part, block = at < m->cols / QB ? at : 0;
     const size_t tile = (size_t)f_tile(m->fmt);
-    if (in_steps(m))
-        block_load(&b->b[i], m->fmt, m->p + (size_t)(part / each) * tile + (size_t)step * (size_t)(8 / each) * tile,
-                   part % each, panel_row(m));
-    else
-        block_load(&b->b[i], m->fmt, m->p + (size_t)(block / each) * tile, block % each, panel_row(m));
+    const unsigned char *const t =
+        in_steps(m) ? m->p + (size_t)(part / each) * tile : m->p + (size_t)(block / each) * tile;
+    block_load(&b->b[i], m->fmt, in_steps(m) ? t + (size_t)step * (size_t)(8 / each) * tile : t, in_steps(m) ? part % each : block % each, panel_row(m));
 }
 
 IG_FN void load_float(struct bunch *b, int i, const struct panel *m, int step)
@@ -98,15 +96,21 @@ IG_FN void load_float(struct bunch *b, int i, const struct panel *m, int step)
     }
 }
 
+/* Step `step` into place i of the bunch. */
+IG_FN void step_load(struct bunch *b, int i, const struct panel *m, int step)
+{
+    if (IS_BLOCK(m->fmt))
+        load_block(b, i, m, step);
+    else
+        load_float(b, i, m, step);
+}
+
 IG_FN void panel_load(struct bunch *b, const struct panel *m, int step)
 {
     UNROLL for (int i = 0; i < MOST_STEPS; i++)
     {
         if (i >= m->unroll) break;
-        if (IS_BLOCK(m->fmt))
-            load_block(b, i, m, step + i);
-        else
-            load_float(b, i, m, step + i);
+        step_load(b, i, m, step + i);
     }
 }
 
@@ -130,29 +134,34 @@ IG_FN void use_float(float *acc, const ig_u4 *q, const struct panel *m, const fl
     }
 }
 
-/* One bunch into the parts of `rows` activation rows (float, or struct ig_xq). */
-IG_FN void panel_use(float (*acc)[2], const struct bunch *b, const struct panel *m,
-                     const void *const *x, int rows, int step)
+/* Step `step`, in place i of the bunch, into the parts of `rows` activation rows (float, or struct ig_xq). */
+IG_FN void step_use(float (*acc)[2], const struct bunch *b, int i, const struct panel *m, const void *const *x, int rows,
+                    int step)
+{
+    if (IS_BLOCK(m->fmt)) {
+        const int tile = step * 8 + panel_part(m), in = in_steps(m) || tile < m->cols / QB;
+        UNROLL for (int t = 0; t < ROWS; t++)
+        {
+            if (t >= rows) break;
+            const struct ig_xq *xb = (const struct ig_xq *)x[t] + (in ? xq_place(tile, m->cols / QB) : 0);
+            acc[t][0] = block_use(acc[t][0], m->fmt, &b->b[i], tile % 8, xb, in);
+        }
+    } else {
+        const int pair = step * 16 + panel_part(m);
+        UNROLL for (int t = 0; t < ROWS; t++)
+        {
+            if (t >= rows) break;
+            use_float(acc[t], &b->b[i].q[0], m, (const float *)x[t], pair);
+        }
+    }
+}
+
+IG_FN void panel_use(float (*acc)[2], const struct bunch *b, const struct panel *m, const void *const *x, int rows, int step)
 {
     UNROLL for (int i = 0; i < MOST_STEPS; i++)
     {
         if (i >= m->unroll) break;
-        if (IS_BLOCK(m->fmt)) {
-            const int tile = (step + i) * 8 + panel_part(m), in = in_steps(m) || tile < m->cols / QB;
-            UNROLL for (int t = 0; t < ROWS; t++)
-            {
-                if (t >= rows) break;
-                const struct ig_xq *xb = (const struct ig_xq *)x[t] + (in ? xq_place(tile, m->cols / QB) : 0);
-                acc[t][0] = block_use(acc[t][0], m->fmt, &b->b[i], tile % 8, xb, in);
-            }
-        } else {
-            const int pair = (step + i) * 16 + panel_part(m);
-            UNROLL for (int t = 0; t < ROWS; t++)
-            {
-                if (t >= rows) break;
-                use_float(acc[t], &b->b[i].q[0], m, (const float *)x[t], pair);
-            }
-        }
+        step_use(acc, b, i, m, x, rows, step + i);
     }
 }
 
@@ -168,6 +177,24 @@ IG_FN void panel_sum(float (*acc)[2], struct bunch *b, const struct panel *m,
             __syncwarp(); /* keeps the compiler from sinking the loads to their uses */
         }
         panel_use(acc, b, m, x, rows, step);
+    }
+}
+
+/* One bunch, a quarter of it at a time, whose places are then asked for again: steps `from` on of panel `then`, if
+ * there is one (p not NULL). */
+IG_FN void panel_flow(float (*acc)[2], struct bunch *b, const struct panel *m, const struct panel *then, int from,
+                      const void *const *x, int rows, int step)
+{
+    const int group = DIV_UP(m->unroll, 4);
+    UNROLL for (int i = 0; i < MOST_STEPS; i++)
+    {
+        if (i >= m->unroll) break;
+        step_use(acc, b, i, m, x, rows, step + i);
+        if ((i + 1) % group != 0 && i + 1 < m->unroll) continue;
+        if (then->p) {
+            UNROLL for (int j = i / group * group; j <= i; j++) step_load(b, j, then, from + j);
+        }
+        __syncwarp(); /* keeps the compiler from sinking the loads to their uses */
     }
 }
 

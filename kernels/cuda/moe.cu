@@ -17,8 +17,11 @@ enum {
     DOWN_THREADS = (ROWS == 1 ? IG_DOWN_RANKS(N_EXPERT_USED) + WITH_ASIDE : 1) * PANEL_THREADS,
     DOWN_ROUNDS = DIV_UP(RANKED, RANKS),
     TURNS_DOWN = LEAST(2, DOWN_ROUNDS), /* rounds between barriers */
-    FLIGHT_GATE_UP = ROWS == 1 ? 40 : 20, /* words of weights in flight, as in linear.cu */
-    FLIGHT_DOWN = ROWS > 1 ? 20 : RANKS <= 2 ? 54 : 27 /* what its threads leave each of the registers */
+    /* A step's items are shared by blocks that have a multiprocessor each (IG_MANY_ITEMS). */
+    SHARES = ROWS == 1 && !CACHED && IG_MANY_ITEMS(N_EXPERT_USED * FF_BLOCKS),
+    STAGES_FLOATS = SHARES && ANY_FLOAT(FMT_GATE_UP), /* items meet them again and again */
+    FLIGHT_GATE_UP = SHARES ? 80 : ROWS == 1 ? 40 : 20, /* words of weights in flight, as in linear.cu */
+    FLIGHT_DOWN = ROWS > 1 ? 20 : RANKS <= 2 ? 70 : 27 /* what its threads leave each of the registers */
 };
 
 /* Where a slot's hidden values are, in blocks of 32. */
@@ -87,7 +90,7 @@ IG_FN void leave_hidden(const struct ig_args *a, int fmt, const struct hidden *k
 /* The block's next item; 0: there is none. */
 IG_FN int next_hidden(const struct ig_args *a, struct hidden *k, const int *id)
 {
-    if (ROWS > 1 || CACHED || !IG_MANY_ITEMS(N_EXPERT_USED * FF_BLOCKS) || k->item + k->stride >= k->items) return 0;
+    if (!SHARES || k->item + k->stride >= k->items) return 0;
     k->item += k->stride;
     k->slot = k->item / FF_BLOCKS;
     k->block = k->item % FF_BLOCKS;
@@ -95,13 +98,13 @@ IG_FN int next_hidden(const struct ig_args *a, struct hidden *k, const int *id)
     return 1;
 }
 
-/* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats; `id`: the chosen experts. */
-IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const int *id, const int *slot,
-                        const int *token_row, int rows, const struct ig_xq *q, const float *f)
+/* Gate and up of two panels.  `q`, `f`: activation rows as blocks and floats. */
+IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const int *slot, const int *token_row, int rows,
+                        const struct ig_xq *q, const float *f)
 {
     IG_SHARED panel_parts parts[4][ROWS];
     const int sub = (int)threadIdx.x / PANEL_THREADS, works = !ACT_RELU || sub < 2;
-    struct panel panel = hidden_panel(fmt, &k);
+    const struct panel panel = hidden_panel(fmt, &k);
     struct bunch b;
     const void *x[ROWS];
     float acc[ROWS][2];
@@ -115,22 +118,47 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const
         const size_t r = (size_t)(ROWS > 1 && t < rows ? token_row[t] : 0);
         x[t] = IS_BLOCK(fmt) ? (const void *)(q + r * (N_EMBD / QB)) : (const void *)(f + r * N_EMBD);
     }
-    UNROLL_BY(1) for (int again = 0;; again = 1)
+    if (works) {
+        panel_sum(acc, &b, &panel, x, rows);
+        panel_put(parts[sub], acc, &panel, rows);
+    }
+    stamp_mark(1);
+    __syncthreads();
+    stamp_mark(2);
+    leave_hidden(a, fmt, &k, slot, rows, parts);
+}
+
+/* A block's items one after the other, the next one's weights under way while one is summed up and left. */
+IG_FN void gate_up_items(const struct ig_args *a, int fmt, struct hidden k, const int *id, const void *x)
+{
+    IG_SHARED panel_parts parts[4][ROWS];
+    const int sub = (int)threadIdx.x / PANEL_THREADS, works = !ACT_RELU || sub < 2, steps = panel_steps(fmt, N_EMBD);
+    struct panel panel = hidden_panel(fmt, &k);
+    struct bunch b;
+    float acc[ROWS][2] = { { 0.0f, 0.0f } };
+    int step = 0;
+    if (works) panel_load(&b, &panel, 0);
+    UNROLL_BY(1) for (;;)
     {
-        if (works) panel_sum(acc, &b, &panel, x, rows);
-        if (again) __syncthreads(); /* the item before has been left */
-        if (works) panel_put(parts[sub], acc, &panel, rows);
+        const int last = step + panel.unroll >= steps, from = last ? 0 : step + panel.unroll;
+        struct hidden now = k;
+        struct panel then = panel;
+        if (last) {
+            if (next_hidden(a, &k, id)) then.p = hidden_panel(fmt, &k).p;
+            else then.p = NULL;
+        }
+        if (works) panel_flow(acc, &b, &panel, &then, from, &x, 1, step);
+        step = from;
+        if (!last) continue;
+        if (works) panel_put(parts[sub], acc, &panel, 1);
+        acc[0][0] = acc[0][1] = 0.0f;
         stamp_mark(1);
         __syncthreads();
         stamp_mark(2);
-        const struct hidden now = k;
-        const int more = next_hidden(a, &k, id);
-        if (more) { /* under way while this item is left */
-            panel = hidden_panel(fmt, &k);
-            if (works) panel_load(&b, &panel, 0);
-        }
-        leave_hidden(a, fmt, &now, slot, rows, parts);
-        if (!more) break;
+        leave_hidden(a, fmt, &now, NULL, 1, parts);
+        if (!then.p) break;
+        panel.p = then.p;
+        __syncthreads();
     }
 }
 
@@ -151,10 +179,11 @@ IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
 /* An item is 32 hidden values of a chosen expert, rank by rank; of many, so many blocks as the device has room for
  * share them.  Behind them a block each 32 of the dense block.  With a cache a block has one item; one more that
  * speaks with the CPU stands before them, one that looks ahead, and behind them those that fill slots. */
-IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
+IG_KERNEL(ig_gate_up, GATE_UP_THREADS, SHARES ? 1 : 2)
 {
     IG_SHARED struct chosen c;
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
+    IG_SHARED float fs[STAGES_FLOATS ? N_EMBD : 1];
     const int asks = CACHED && a.routed && a.xc.posted != NULL, ahead = asks && a.xc.ahead.layer >= 0;
     const int items = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
     const int dense = DIV_UP(a.aside, QB), routed = CACHED ? items : (int)gridDim.x - dense;
@@ -174,10 +203,12 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
     const unsigned began = CACHED ? ig_clock() : 0;
     if (CACHED && blockIdx.x == 0 && threadIdx.x == 0) a.xc.count[IG_T_BEGAN] = ig_clock();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
+    for (int i = 4 * (int)threadIdx.x; STAGES_FLOATS && i < N_EMBD; i += 4 * GATE_UP_THREADS)
+        *(ig_f4 *)(void *)(fs + i) = *(const ig_f4 *)(const void *)(a.xn + i);
     if (aside) {
         const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0, ASIDE, 0, 0, 0 };
         __syncthreads();
-        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, k, NULL, NULL, NULL, 1, qs, a.xn)
+        DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, k, NULL, NULL, 1, qs, a.xn)
         return;
     }
     choose_places(&a, &c, GATE_UP_THREADS, CACHED || routed < items ? N_EXPERT_USED : rank + 1, 0, force);
@@ -198,7 +229,11 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
         __syncthreads();
     }
     const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift, rank, block, items, routed };
-    DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, k, c.r.id, NULL, NULL, 1, qs, a.xn)
+    if (SHARES) {
+        DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_items, k, c.r.id, IS_BLOCK(is) ? (const void *)qs : (const void *)fs)
+    } else {
+        DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, k, NULL, NULL, 1, qs, a.xn)
+    }
     if (CACHED && s.wait) ig_await_clock(began, s.wait);
 }
 
@@ -284,7 +319,18 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *spots,
             float acc[ROWS][2];
             if (round >= DOWN_ROUNDS || !mine || (CACHED && s.rank < 0)) continue;
             if (round >= 2) panel_load(&b[round % 2], &panel, 0);
-            panel_sum(acc, &b[round % 2], &panel, &x, 1);
+            if (DOWN_ROUNDS == 1) {
+                const int steps = panel_steps(fmt, N_FF);
+                acc[0][0] = acc[0][1] = 0.0f;
+                UNROLL_BY(1) for (int step = 0; step < steps; step += panel.unroll)
+                {
+                    struct panel then = panel;
+                    if (step + panel.unroll >= steps) then.p = NULL;
+                    panel_flow(acc, &b[0], &panel, &then, step + panel.unroll, &x, 1, step);
+                }
+            } else {
+                panel_sum(acc, &b[round % 2], &panel, &x, 1);
+            }
             panel_put(&parts[turn * RANKS + sub], acc, &panel, 1);
         }
         if (WITH_ASIDE && first == 0 && sub == RANKS && a->aside) take_aside(a, &parts[TURNS_DOWN * RANKS]);
@@ -465,7 +511,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
     const struct hidden k = { gate, a.in ? &a.dense_up : &a.up,
                               a.in ? 0 : (size_t)it.expert * a.expert_stride, a.in ? a.aside : N_FF,
                               (int)blockIdx.x, 0, 0, 0, 0, 0 };
-    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, k, NULL, slot, token_row, it.rows, a.xq, a.xn)
+    DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, k, slot, token_row, it.rows, a.xq, a.xn)
 }
 
 IG_FN void down_body(const struct ig_args *a, int fmt, const int *slot, const struct item *it)
