@@ -114,6 +114,14 @@ IG_FN void panel_load(struct bunch *b, const struct panel *m, int step)
     }
 }
 
+/* The weights behind the first bunch come into L2. */
+IG_FN void panel_near(const struct panel *m)
+{
+    const unsigned first = f_panel(m->fmt, m->unroll * (IS_BLOCK(m->fmt) ? 8 * QB : 32));
+    for (unsigned i = first + 128 * (threadIdx.x % PANEL_THREADS); i < f_panel(m->fmt, m->cols); i += 128 * PANEL_THREADS)
+        ig_prefetch(m->p + i);
+}
+
 /* The two columns of a pair, of the lane's row i of the pair of rows. */
 IG_FN float weight_of(const ig_u4 *q, int fmt, int i, int odd)
 {
@@ -165,23 +173,8 @@ IG_FN void panel_use(float (*acc)[2], const struct bunch *b, const struct panel 
     }
 }
 
-/* All bunches; the first is in b already.  Whole warps come here together. */
-IG_FN void panel_sum(float (*acc)[2], struct bunch *b, const struct panel *m,
-                     const void *const *x, int rows)
-{
-    const int steps = panel_steps(m->fmt, m->cols);
-    UNROLL for (int t = 0; t < ROWS; t++) acc[t][0] = acc[t][1] = 0.0f;
-    for (int step = 0; step < steps; step += m->unroll) {
-        if (step > 0) {
-            panel_load(b, m, step);
-            __syncwarp(); /* keeps the compiler from sinking the loads to their uses */
-        }
-        panel_use(acc, b, m, x, rows, step);
-    }
-}
-
-/* One bunch, a quarter of it at a time, whose places are then asked for again: steps `from` on of panel `then`, if
- * there is one (p not NULL). */
+/* The same, a quarter of it at a time, whose places are then asked for again: steps `from` on of panel `then`, if there
+ * is one (p not NULL). */
 IG_FN void panel_flow(float (*acc)[2], struct bunch *b, const struct panel *m, const struct panel *then, int from,
                       const void *const *x, int rows, int step)
 {
@@ -196,6 +189,30 @@ IG_FN void panel_flow(float (*acc)[2], struct bunch *b, const struct panel *m, c
         }
         __syncwarp(); /* keeps the compiler from sinking the loads to their uses */
     }
+}
+
+/* All bunches; the first is in b already.  Whole warps come here together. */
+IG_FN void panel_sum(float (*acc)[2], struct bunch *b, const struct panel *m,
+                     const void *const *x, int rows)
+{
+    const int steps = panel_steps(m->fmt, m->cols);
+    UNROLL for (int t = 0; t < ROWS; t++) acc[t][0] = acc[t][1] = 0.0f;
+#if ROWS == 1
+    UNROLL_BY(1) for (int step = 0; step < steps; step += m->unroll)
+    {
+        struct panel then = *m;
+        if (step + m->unroll >= steps) then.p = NULL;
+        panel_flow(acc, b, m, &then, step + m->unroll, x, rows, step);
+    }
+#else
+    for (int step = 0; step < steps; step += m->unroll) {
+        if (step > 0) {
+            panel_load(b, m, step);
+            __syncwarp(); /* keeps the compiler from sinking the loads to their uses */
+        }
+        panel_use(acc, b, m, x, rows, step);
+    }
+#endif
 }
 
 /* A panel's parts in shared memory. */

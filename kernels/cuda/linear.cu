@@ -77,7 +77,7 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
     IG_SHARED panel_parts parts[QKV_EACH][ROWS];
     const int sub = (int)threadIdx.x / PANEL_THREADS, i = (int)threadIdx.x % PANEL_THREADS;
     const struct panel panel = { m->p + (size_t)p * m->stride, fmt, N_EMBD, -1,
-                                 panel_unroll(fmt, N_EMBD, FLIGHT) };
+                                 panel_unroll(fmt, N_EMBD, QKV_EACH == 3 ? FLIGHT_DEEP : FLIGHT) };
     struct bunch b;
     ig_f4 w[ROW_QUADS], v[ROW_QUADS];
     const void *x[ROWS];
@@ -98,12 +98,11 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
 
 /* Panels of q, then k, then v; of latent attention those that read the normed row.  One text for all three
  * (where their formats are one), since a step's code comes from memory, too. */
-IG_KERNEL(ig_qkv, QKV_THREADS, ROWS > 1 || QKV_EACH == 1 ? 4 : N_EMBD <= 2048 ? 3 : 2)
+IG_KERNEL(ig_qkv, QKV_THREADS, ROWS > 1 || QKV_EACH == 1 ? 4 : QKV_EACH == 3 ? 1 : N_EMBD <= 2048 ? 3 : 2)
 {
-    enum { ALL = (IN_Q_STRIDE + IN_K_STRIDE * (KV_LORA ? 1 : 2)) / PR };
     const int at = ((int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? IN_Q_STRIDE / PR : 0)) * QKV_EACH +
                    (int)threadIdx.x / PANEL_THREADS;
-    const int real = QKV_EACH == 1 || at < ALL, p = real ? at : 0, of_k = p - IN_Q_STRIDE / PR;
+    const int real = QKV_EACH == 1 || at < QKV_PANELS, p = real ? at : 0, of_k = p - IN_Q_STRIDE / PR;
     const int is_q = of_k < 0, is_v = of_k >= IN_K_STRIDE / PR;
     const struct ig_dmat m = { is_q ? a.mq.p : is_v ? a.mv.p : a.mk.p, is_q ? a.mq.bias : is_v ? a.mv.bias : a.mk.bias,
                                is_q ? a.mq.stride : is_v ? a.mv.stride : a.mk.stride,
@@ -192,6 +191,7 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int at)
 
     if (!leaves) panel_load(&b, &panel, 0);
 #if ROWS == 1
+    if (!leaves) panel_near(&panel); /* what its registers do not hold */
     const float mine_w = leaves ? a->ffn_norm[mine < N_EMBD ? mine : 0] : 0.0f;
 #endif
     norm_weights(w, ahead ? a->xc.ahead.norm : a->ffn_norm, PANEL_THREADS);

@@ -128,16 +128,23 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const
     leave_hidden(a, fmt, &k, slot, rows, parts);
 }
 
-/* A block's items one after the other, the next one's weights under way while one is summed up and left. */
-IG_FN void gate_up_items(const struct ig_args *a, int fmt, struct hidden k, const int *id, const void *x)
+/* A block's items one after the other, the next one's weights under way while one is summed up and left.  qs, fs: room
+ * for the activations as blocks, as floats. */
+IG_FN void gate_up_items(const struct ig_args *a, int fmt, struct hidden k, const int *id, struct ig_xq *qs, float *fs)
 {
     IG_SHARED panel_parts parts[4][ROWS];
     const int sub = (int)threadIdx.x / PANEL_THREADS, works = !ACT_RELU || sub < 2, steps = panel_steps(fmt, N_EMBD);
     struct panel panel = hidden_panel(fmt, &k);
     struct bunch b;
     float acc[ROWS][2] = { { 0.0f, 0.0f } };
+    const void *const x = IS_BLOCK(fmt) ? (const void *)qs : (const void *)fs;
     int step = 0;
+    stamp_mark(0);
     if (works) panel_load(&b, &panel, 0);
+    if (IS_BLOCK(fmt)) stage_blocks(qs, a->xq, N_EMBD / QB, GATE_UP_THREADS);
+    for (int i = 4 * (int)threadIdx.x; !IS_BLOCK(fmt) && i < N_EMBD; i += 4 * GATE_UP_THREADS)
+        *(ig_f4 *)(void *)(fs + i) = *(const ig_f4 *)(const void *)(a->xn + i);
+    __syncthreads();
     UNROLL_BY(1) for (;;)
     {
         const int last = step + panel.unroll >= steps, from = last ? 0 : step + panel.unroll;
@@ -202,9 +209,8 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, SHARES ? 1 : 2)
     ig_after_previous();
     const unsigned began = CACHED ? ig_clock() : 0;
     if (CACHED && blockIdx.x == 0 && threadIdx.x == 0) a.xc.count[IG_T_BEGAN] = ig_clock();
-    if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
-    for (int i = 4 * (int)threadIdx.x; STAGES_FLOATS && i < N_EMBD; i += 4 * GATE_UP_THREADS)
-        *(ig_f4 *)(void *)(fs + i) = *(const ig_f4 *)(const void *)(a.xn + i);
+    /* Where items are shared a block first asks for its first weights. */
+    if (ANY_BLOCK(FMT_GATE_UP) && (!SHARES || aside)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     if (aside) {
         const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0, ASIDE, 0, 0, 0 };
         __syncthreads();
@@ -230,7 +236,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, SHARES ? 1 : 2)
     }
     const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift, rank, block, items, routed };
     if (SHARES) {
-        DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_items, k, c.r.id, IS_BLOCK(is) ? (const void *)qs : (const void *)fs)
+        DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_items, k, c.r.id, qs, fs)
     } else {
         DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_body, k, NULL, NULL, 1, qs, a.xn)
     }
@@ -319,18 +325,7 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *spots,
             float acc[ROWS][2];
             if (round >= DOWN_ROUNDS || !mine || (CACHED && s.rank < 0)) continue;
             if (round >= 2) panel_load(&b[round % 2], &panel, 0);
-            if (DOWN_ROUNDS == 1) {
-                const int steps = panel_steps(fmt, N_FF);
-                acc[0][0] = acc[0][1] = 0.0f;
-                UNROLL_BY(1) for (int step = 0; step < steps; step += panel.unroll)
-                {
-                    struct panel then = panel;
-                    if (step + panel.unroll >= steps) then.p = NULL;
-                    panel_flow(acc, &b[0], &panel, &then, step + panel.unroll, &x, 1, step);
-                }
-            } else {
-                panel_sum(acc, &b[round % 2], &panel, &x, 1);
-            }
+            panel_sum(acc, &b[round % 2], &panel, &x, 1);
             panel_put(&parts[turn * RANKS + sub], acc, &panel, 1);
         }
         if (WITH_ASIDE && first == 0 && sub == RANKS && a->aside) take_aside(a, &parts[TURNS_DOWN * RANKS]);
