@@ -114,12 +114,17 @@ IG_FN void panel_load(struct bunch *b, const struct panel *m, int step)
     }
 }
 
-/* The weights behind the first bunch come into L2. */
+/* What will be read soon comes into L2: of its lines of 128 bytes each `stride`-th from line `first` on. */
+IG_FN void bring_near(const unsigned char *p, size_t bytes, int first, int stride)
+{
+    for (size_t i = (size_t)first * 128; i < bytes; i += (size_t)stride * 128) ig_prefetch(p + i);
+}
+
+/* The panel's weights behind the first bunch. */
 IG_FN void panel_near(const struct panel *m)
 {
-    const unsigned first = f_panel(m->fmt, m->unroll * (IS_BLOCK(m->fmt) ? 8 * QB : 32));
-    for (unsigned i = first + 128 * (threadIdx.x % PANEL_THREADS); i < f_panel(m->fmt, m->cols); i += 128 * PANEL_THREADS)
-        ig_prefetch(m->p + i);
+    const unsigned first = f_panel(m->fmt, m->unroll * (IS_BLOCK(m->fmt) ? 8 * QB : 32)), all = f_panel(m->fmt, m->cols);
+    if (first < all) bring_near(m->p + first, all - first, (int)threadIdx.x % PANEL_THREADS, PANEL_THREADS);
 }
 
 /* The two columns of a pair, of the lane's row i of the pair of rows. */
