@@ -172,9 +172,9 @@ TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
 $(T)/amx_test: CFLAGS += $(AMX_FLAGS)
 # The emulated device's matrix unit.
-$(T)/mma_test: CFLAGS += -mavx2 -mfma -iquote tests/cuda
-$(T)/mma_test: tests/cuda/emulate.c
-$(T)/%_test: EXTRA = $(if $(filter mma,$*),tests/cuda/emulate.c)
+$(T)/mma_test $(COMMON)/tests/cuda/emulate.o: CFLAGS += -mavx2 -mfma -iquote tests/cuda
+$(T)/mma_test: EXTRA := $(COMMON)/tests/cuda/emulate.o
+$(T)/mma_test: $(COMMON)/tests/cuda/emulate.o
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(EXTRA) $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
@@ -187,10 +187,10 @@ $(PACK_UNITS:%=$(OUT)/%_test$(FLAVOR)) $(OUT)/facts_test$(FLAVOR): $(OUT)/%_test
 	$(UNIT_LINK)
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(UNIT_LINK)
-$(T)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+$(T)/fuzz_%: tests/fuzz/fuzz_%.c $(COMMON)/tests/fuzz/driver.o $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -o $@ $< tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
--include $(wildcard $(T)/*.d)
+	$(Q)$(CC) $(CFLAGS) -o $@ $< $(COMMON)/tests/fuzz/driver.o $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+-include $(wildcard $(T)/*.d $(OUT)/*.d) $(COMMON)/tests/cuda/emulate.d $(COMMON)/tests/fuzz/driver.d
 
 .PHONY: units plan-units tier-units fuzzers engine-% engines test-list
 units: $(UNITS:%=$(T)/%_test)
