@@ -217,6 +217,9 @@ $(PACKED): pack-%: $(BUILT)
 	@$(call engine_of,$(TEST_HW),t)
 	+@$(BUILD) ID=test/t-$* $(PACK_UNITS:%=out/test/t-$*/%_test$(FLAVOR))
 
+facts-%: $(BUILT)
+	+@$(BUILD) ID=test/t-$* out/test/t-$*/facts_test
+
 # A driver that is too old, one with other troubles, a program that takes the device's memory.
 TROUBLES := $(addprefix out/test/troubles/,libcuda.so.1 driver.so hog)
 # What takes a profiler's place (make RANGES=1).
@@ -278,6 +281,7 @@ $(ARM64_ENGINES): arm64-engine-%: $(BUILT)
 	+@$(BUILD) ID=test/arm64-$* build >/dev/null
 
 SUB := $(MAKE) --no-print-directory
+test: export DEBUG := -g1
 test: setup
 	@tools/setup_arm64.sh || echo "setup-arm64: failed; what needs an emulator counts as skipped" >&2
 	@$(PARALLEL) units replay
@@ -288,9 +292,8 @@ test: setup
 	@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
 	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
 	@$(PARALLEL) SAN=address,undefined $(PACKED)
-	@$(PARALLEL) tiled
+	@$(PARALLEL) tiled $(FACTS:%=facts-%)
 	@$(SUB) arm64
-	@for f in $(FACTS); do $(SUB) ID=test/t-$$f out/test/t-$$f/facts_test || exit 1; done
 	@$(SUB) emulated
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
 	@$(SUB) test-list
