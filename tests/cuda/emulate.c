@@ -61,7 +61,7 @@ static void sync(struct group *g)
     const unsigned mine = g->barrier;
     g->arrived++;
     release(g);
-    if (g->barrier != mine) return;
+    if (g != &block && g->barrier != mine) return; /* who comes last to the block's does not go first */
     fibers[current].at = g;
     fibers[current].barrier = mine;
     yield();
@@ -177,15 +177,27 @@ static int waits(const struct fiber *f) { return f->done || (f->at && f->at->bar
 /* Each warp goes on alone until all its lanes wait for others, so that nothing but barriers orders warps. */
 static int run_warp(int first)
 {
+    const unsigned phase = block.barrier;
     int moved = 0;
     for (int went = 1; went; moved |= went) {
         went = 0;
         for (current = first; current < first + WARP && current < n_fiber; current++) {
             if (waits(&fibers[current])) continue;
             emu_switch(&scheduler_sp, fibers[current].sp);
+            if (block.barrier != phase) return 1;
             went = 1;
         }
     }
+    return moved;
+}
+
+/* All warps from barrier to barrier, the first or the last of them first: by turns, and not alike in all blocks. */
+static int run_phase(void)
+{
+    const int n_warp = (n_fiber + WARP - 1) / WARP, down = (block.barrier + blockIdx.x + blockIdx.y + blockIdx.z) & 1;
+    int moved = 0;
+    const unsigned phase = block.barrier;
+    for (int i = 0; i < n_warp && block.barrier == phase; i++) moved |= run_warp((down ? n_warp - 1 - i : i) * WARP);
     return moved;
 }
 
@@ -198,9 +210,7 @@ static void run_block(void)
         warps[i / WARP].live++;
     }
     while (block.live) {
-        int moved = 0;
-        for (int first = 0; first < n_fiber; first += WARP) moved |= run_warp(first);
-        if (moved || !block.live) continue;
+        if (run_phase() || !block.live) continue;
         fputs("emulate: threads of a block wait at different barriers\n", stderr);
         abort();
     }
