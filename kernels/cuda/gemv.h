@@ -120,11 +120,11 @@ IG_FN void bring_near(const unsigned char *p, size_t bytes, int first, int strid
     for (size_t i = (size_t)first * 128; i < bytes; i += (size_t)stride * 128) ig_prefetch(p + i);
 }
 
-/* The panel's weights behind the first bunch. */
+/* The panel's weights of the second bunch, if there is one. */
 IG_FN void panel_near(const struct panel *m)
 {
-    const unsigned first = f_panel(m->fmt, m->unroll * (IS_BLOCK(m->fmt) ? 8 * QB : 32)), all = f_panel(m->fmt, m->cols);
-    if (first < all) bring_near(m->p + first, all - first, (int)threadIdx.x % PANEL_THREADS, PANEL_THREADS);
+    const unsigned bunch = f_panel(m->fmt, m->unroll * (IS_BLOCK(m->fmt) ? 8 * QB : 32)), all = f_panel(m->fmt, m->cols);
+    if (bunch < all) bring_near(m->p + bunch, LEAST(bunch, all - bunch), (int)threadIdx.x % PANEL_THREADS, PANEL_THREADS);
 }
 
 /* The two columns of a pair, of the lane's row i of the pair of rows. */

@@ -289,6 +289,9 @@ IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *spots, 
     const struct spot s = down_spot(a, spots, c, rank);
     const struct panel panel = down_panel(a, fmt, s.expert);
     if (sub < RANKS && a->routed && s.rank >= 0 && s.late == late) panel_load(b, &panel, 0);
+#ifdef V4
+    if (sub < RANKS && !CACHED && round == 0) panel_near(&panel);
+#endif
 }
 
 /* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
