@@ -162,10 +162,6 @@ struct ig_args {
     int32_t group;    /* rows of an item of the route */
     int32_t in;       /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
     int32_t routers;  /* with a cache: ig_router's blocks for this layer's router; those behind are for ahead's */
-    int32_t near_kv;  /* bytes of keys and values, and of weights, that come into L2 before their kernel starts; of
-                       * the next layer's q, k and v, or the output matrix */
-    uint32_t near_bytes;
-    const unsigned char *near;
     int32_t *expert;  /* [R][k] chosen experts, rank by rank */
     float *weight;    /* [R][k] their weights */
     const float *mixer_norm_bias, *ffn_norm_bias;

@@ -114,19 +114,6 @@ IG_FN void panel_load(struct bunch *b, const struct panel *m, int step)
     }
 }
 
-/* What will be read soon comes into L2: of its lines of 128 bytes each `stride`-th from line `first` on. */
-IG_FN void bring_near(const unsigned char *p, size_t bytes, int first, int stride)
-{
-    for (size_t i = (size_t)first * 128; i < bytes; i += (size_t)stride * 128) ig_prefetch(p + i);
-}
-
-/* The panel's weights of the second bunch, if there is one. */
-IG_FN void panel_near(const struct panel *m)
-{
-    const unsigned bunch = f_panel(m->fmt, m->unroll * (IS_BLOCK(m->fmt) ? 8 * QB : 32)), all = f_panel(m->fmt, m->cols);
-    if (bunch < all) bring_near(m->p + bunch, LEAST(bunch, all - bunch), (int)threadIdx.x % PANEL_THREADS, PANEL_THREADS);
-}
-
 /* The two columns of a pair, of the lane's row i of the pair of rows. */
 IG_FN float weight_of(const ig_u4 *q, int fmt, int i, int odd)
 {

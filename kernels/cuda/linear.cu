@@ -6,7 +6,6 @@
  */
 #include "args.h"
 #include "gemv.h"
-#include "kv.h"
 #include "route.h"
 
 /* Words of weights a thread may have in flight: what ROWS accumulators leave of its registers. */
@@ -71,18 +70,6 @@ _Static_assert(ROWS * PR <= PANEL_THREADS, "a thread a result");
 
 enum { XS = ROWS == 1 ? N_EMBD : 1, QS = ROWS == 1 ? N_EMBD / QB + 1 : 1 };
 
-#if ROWS == 1 && !KV_LORA
-/* Keys and values of earlier positions, the last ones first. */
-IG_FN void cache_near(const struct ig_args *a)
-{
-    enum { EACH = N_HEAD_KV * KV_BYTES }; /* of 64 positions */
-    const int pos = ig_load_fresh(a->row.pos), seq = ig_load_fresh(a->row.seq), last = pos / KB;
-    const int seen = LEAST(a->window > 0 ? DIV_UP(a->window, KB) + 1 : last + 1, LEAST(last + 1, (int)(a->near_kv / EACH)));
-    bring_near(a->kv + (size_t)(seq * N_SEQ_BLOCK + last + 1 - seen) * EACH, (size_t)seen * EACH,
-               (int)(blockIdx.x * QKV_THREADS + threadIdx.x), (int)gridDim.x * QKV_THREADS);
-}
-#endif
-
 IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, int p, int real, float *y,
                     int y_stride)
 {
@@ -99,9 +86,6 @@ IG_FN void qkv_body(const struct ig_args *a, int fmt, const struct ig_dmat *m, i
 
     panel_load(&b, &panel, 0);
     norm_weights(w, a->mixer_norm, QKV_THREADS);
-#if ROWS == 1 && !KV_LORA
-    if (!a->kv_alone && a->whole == 0) cache_near(a);
-#endif
     ig_after_previous();
     const int rows = rows_here(a->n, &first);
     normed(a, x, v, fmt, w, a->mixer_norm_bias, xs, first, QKV_THREADS);

@@ -289,9 +289,6 @@ IG_FN void down_ask(const struct ig_args *a, int fmt, const struct spot *spots, 
     const struct spot s = down_spot(a, spots, c, rank);
     const struct panel panel = down_panel(a, fmt, s.expert);
     if (sub < RANKS && a->routed && s.rank >= 0 && s.late == late) panel_load(b, &panel, 0);
-#ifdef V4
-    if (sub < RANKS && !CACHED && round == 0) panel_near(&panel);
-#endif
 }
 
 /* y[rank][row] of the chosen experts.  128 threads take the experts of ranks sub, sub + RANKS, ...;
@@ -332,8 +329,6 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *spots,
             panel_put(&parts[turn * RANKS + sub], acc, &panel, 1);
         }
         if (WITH_ASIDE && first == 0 && sub == RANKS && a->aside) take_aside(a, &parts[TURNS_DOWN * RANKS]);
-        if (first + TURNS_DOWN >= DOWN_ROUNDS) /* all of its own weights are there */
-            bring_near(a->near, a->near_bytes, (int)(blockIdx.x * DOWN_THREADS + threadIdx.x), (int)gridDim.x * DOWN_THREADS);
         __syncthreads();
         stamp_mark(1);
         for (int i = (int)threadIdx.x; i < TURNS_DOWN * RANKS * PR && a->routed; i += DOWN_THREADS) {

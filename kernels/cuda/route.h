@@ -82,14 +82,17 @@ IG_FN unsigned rank_key(float x)
 IG_FN float of_rank_key(unsigned key) { return ig_bits(key >> 31 ? key & 0x7fffffffu : ~key); }
 
 /* The experts of ranks below `ranks`, by what is larger first and the lower id: one warp, a lane has neighbours
- * in its registers, x.  `fresh`: they are the logits. */
-enum { CHOOSE_EACH = DIV_UP(N_EXPERT, 32) };
-IG_FN void choose(struct routing *r, const float *x, int ranks, int fresh)
+ * in its registers.  `fresh`: `by` is in memory, where another kernel left the logits. */
+IG_FN void choose(struct routing *r, const float *by, int ranks, int fresh)
 {
-    enum { EACH = CHOOSE_EACH };
+    enum { EACH = DIV_UP(N_EXPERT, 32) };
     const int lane = (int)threadIdx.x & 31;
     unsigned key[EACH];
-    UNROLL for (int i = 0; i < EACH; i++) key[i] = lane * EACH + i >= N_EXPERT ? 0 : rank_key(x[i]);
+    UNROLL for (int i = 0; i < EACH; i++)
+    {
+        const int e = lane * EACH + i;
+        key[i] = e >= N_EXPERT ? 0 : rank_key(fresh ? ig_load_float(by + e) : by[e]);
+    }
     UNROLL_BY(1) for (int rank = 0; rank < ranks; rank++)
     {
         unsigned mine = 0;
@@ -186,12 +189,6 @@ IG_FN void route(const struct ig_args *a, struct routing *r, int row, int thread
 {
     const float *const rl = a->rl + (size_t)row * RL_STRIDE;
     const int t = (int)threadIdx.x, direct = !CHOICE_APART && (!weights || CHOSEN_ALONE);
-    float x[CHOOSE_EACH];
-    UNROLL for (int i = 0; i < CHOOSE_EACH; i++) /* under way while `force` is */
-    {
-        const int e = t * CHOOSE_EACH + i;
-        x[i] = direct && t < 32 && e < N_EXPERT ? ig_load_float(rl + e) : 0.0f;
-    }
     if (force) {
         forced(a, r, row);
         return;
@@ -205,12 +202,7 @@ IG_FN void route(const struct ig_args *a, struct routing *r, int row, int thread
             r->weight[i] = ig_bits(0x7fc00000u);
         }
         __syncwarp();
-        UNROLL for (int i = 0; i < CHOOSE_EACH; i++)
-        {
-            const int e = t * CHOOSE_EACH + i;
-            if (!direct && e < N_EXPERT) x[i] = CHOICE_APART ? r->choice[e] : r->score[e];
-        }
-        choose(r, x, ranks, direct);
+        choose(r, direct ? rl : CHOICE_APART ? r->choice : r->score, ranks, direct);
     }
     __syncthreads();
 }

@@ -33,7 +33,6 @@ struct ig_device {
     struct ig_device_calls calls;
     char name[MANY];
     int units;
-    uint64_t l2;
 };
 
 static struct ig_device device;
@@ -75,7 +74,6 @@ static enum ig_err find(const char *arch, struct ig_why *why)
         return ig_fail(why, IG_NO_DEVICE, "device: want architecture %s, got %s (%s)", arch, found,
                        p.name);
     device.units = p.multiProcessorCount;
-    device.l2 = (uint64_t)p.l2CacheSize;
     snprintf(device.name, sizeof device.name, "%.64s, %s, driver %d.%d, %.1f GiB", p.name, found,
              driver / 1000, driver / 10 % 100, (double)p.totalGlobalMem / (1 << 30));
     return IG_OK;
@@ -158,7 +156,6 @@ void ig_device_close(struct ig_device *d)
 
 const char *ig_device_name(const struct ig_device *d) { return d->name; }
 int ig_device_units(const struct ig_device *d) { return d->units; }
-uint64_t ig_device_l2(const struct ig_device *d) { return d->l2; }
 unsigned char *ig_device_mem(const struct ig_device *d) { return d->mem; }
 
 uint64_t ig_device_used(const struct ig_device *d)

@@ -32,7 +32,6 @@ struct ig_device_calls ig_device_calls(const struct ig_device *d);
 void ig_device_close(struct ig_device *d);
 /* "NVIDIA H200, sm_90, driver 13.0, 140.2 GB" */
 const char *ig_device_name(const struct ig_device *d);
-uint64_t ig_device_l2(const struct ig_device *d); /* bytes of its last cache */
 int ig_device_units(const struct ig_device *d); /* multiprocessors */
 /* Device memory that the process has taken, context and kernels included. */
 uint64_t ig_device_used(const struct ig_device *d);

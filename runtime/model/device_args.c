@@ -71,22 +71,6 @@ static unsigned char *kv_at(unsigned char *mem, int place)
            (uint64_t)place * IG_N_KV_BLOCK * IG_N_HEAD_KV * 2 * IG_KV_PART_BYTES;
 }
 
-enum { NEAR_SHARE = 4 }; /* of L2 */
-
-/* What a layer's last kernel, at whose end the memory has time, brings into L2: what the next kernel reads first. */
-static void next_near(const struct ig_engine *e, struct ig_args *a, int layer)
-{
-    const uint64_t most = ig_device_l2(e->device) / NEAR_SHARE;
-    const int ends = layer + 1 >= IG_N_LAYER;
-    const struct ig_mat *first = ends ? &ig_output : IG_KV_LORA && IG_Q_LORA ? &ig_layers[layer + 1].q_a : &ig_layers[layer + 1].q;
-    const struct ig_mat *last = ends ? first : IG_KV_LORA ? &ig_layers[layer + 1].kv_a : &ig_layers[layer + 1].v;
-    uint64_t bytes = last->off + (uint64_t)(last->rows + 15) / 16 * last->stride - first->off;
-    if (last->off < first->off) bytes = 0; /* others lie between */
-    a->near = ig_step.weights + first->off;
-    a->near_bytes = (uint32_t)(bytes < most ? bytes : most);
-    a->near_kv = (int32_t)most;
-}
-
 void ig_step_layer(const struct ig_engine *e, int layer)
 {
     struct ig_args *const a = &ig_step.args;
@@ -135,7 +119,6 @@ void ig_step_layer(const struct ig_engine *e, int layer)
     a->dense_up = matrix(data, &l->dense_up);
     a->dense_down = matrix(data, &l->dense_down);
     a->expert_stride = l->expert_stride;
-    next_near(e, a, layer);
 #if IG_XC
     ig_cache_layer(e, &a->xc, layer);
     struct ig_dahead *h = &a->xc.ahead;

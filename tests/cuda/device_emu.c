@@ -204,7 +204,6 @@ void ig_device_close(struct ig_device *d)
     d->mem = NULL;
 }
 
-uint64_t ig_device_l2(const struct ig_device *d) { return (void)d, 65536; }
 int ig_device_units(const struct ig_device *d) { return (void)d, 1; } /* few: blocks have several items */
 const char *ig_device_name(const struct ig_device *d) { return (void)d, "emulated"; }
 double ig_device_link(struct ig_device *d) { return (void)d, 0.0; }
