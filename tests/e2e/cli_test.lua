@@ -4,7 +4,7 @@ local C = dofile("tests/e2e/cli.lua")
 local ingot, assert_code, refuses, tmp = C.ingot, C.assert_code, C.refuses, C.tmp
 local SRC = C.src
 local COMMANDS = {
-  "run", "chat", "pack", "eval", "bench", "tokenize", "detokenize", "plan", "info",
+  "run", "chat", "pack", "eval", "bench", "trace", "tokenize", "detokenize", "plan", "info",
 }
 
 TestHelp = {}
@@ -26,7 +26,10 @@ function TestHelp:testCommands()
       lu.assertStrContains(out, "usage: ")
       lu.assertStrContains(out, "--help")
     end
+    lu.assertEquals(ingot("help " .. command), (ingot(command .. " --help")))
   end
+  refuses(2, "help frobnicate", 'unknown command "frobnicate"\n')
+  refuses(2, "help run bench", "help: want one command, got 2\n")
 end
 
 function TestHelp:testVersionNamesPlanAndLayout()

@@ -13,6 +13,7 @@ local function record()
   L.write(text, TEXT)
   local _, err, code = ingot(("trace %%m -f %s -c 10 -b 4 -o %s --hidden %s"):format(text, bin, hidden))
   cli.assert_code(0, code, err)
+  lu.assertStrMatches(err, ".*t%.trace: written, [%d.]+ MB; %d+ tokens in [23] windows\n.*t%.hidden: written, [%d.]+ MB\n.*")
   return text, L.read(bin), L.read(hidden)
 end
 
