@@ -266,7 +266,8 @@ EMULATED := $(LATENT) $(WIDE) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=bl
 emulated:
 	+@$(PARALLEL) EMULATE=1 $(patsubst %,gpu-engine-%,$(sort $(EMULATED) $(LARGE)))
 	+@if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then $(PARALLEL) EMULATE=1 RANGES=1 gpu-engine-xc-stream out/test/troubles/ranges.so; fi
-	+@if [ -f $(CUDA)/include/nvrtc.h ]; then $(PARALLEL) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
+	+@if [ -f $(CUDA)/include/nvrtc.h ]; then $(PARALLEL) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES) && \
+	    $(SUB) STAMPS=1 ID=test/gpu-xc-mixtral out/test/gpu-xc-mixtral/stamps/step.cubin; fi
 
 .PHONY: setup-arm64 arm64 $(ARM64_ENGINES)
 setup-arm64:
