@@ -74,7 +74,9 @@ enum ig_dcount {
 };
 
 /* Words of struct ig_ask's split, behind the k + 1 numbers. */
-enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_MORE };
+enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_FADE, IG_SPLIT_MORE };
+
+#define IG_FADE_ONE 16777216.0f /* in IG_SPLIT_FADE: a use counts as much in the next step */
 
 /* Numbers of fills count apart: those of what the CPU computed, and prefetches. */
 enum { IG_BEHIND, IG_AHEAD, IG_N_FILL };
@@ -121,7 +123,7 @@ struct ig_dcache {
     uint32_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
     /* mapped host memory: what the CPU is asked for and what it answers */
     const int32_t *host_split;
-    int32_t *asked;                      /* of this layer: the step, n, ranks[k], experts[k], ways[k] to fill (-1: none) */
+    int32_t *asked; /* of this layer: the step, n, ranks[k], experts[k], ways[k] to fill (-1: none) */
     struct ig_xq *asked_xq;
     float *asked_xn;
     const float *answer;                 /* [k][N_EMBD], rank by rank */

@@ -3,6 +3,7 @@
  */
 #include "state.h"
 #include "machine.h"
+#include "cuda/args.h"
 
 #include <string.h>
 
@@ -21,6 +22,18 @@ static const struct ig_trial_rule *rule_of(const struct ig_miss *m)
     return m->way[0].behind || m->way[0].ahead ? &short_blocks : &long_blocks;
 }
 
+/* What is prefetched over such a link comes after its layer, even if that lacks all its experts;
+ * what is copied in two steps of it can be started by any thread. */
+#define SLOW_LAYERS 2.0
+
+int ig_miss_slow(const struct ig_miss *m)
+{
+    const double layer = ig_split_seconds(&m->link, &m->by_cpu, 0, IG_N_EXPERT_USED);
+    return m->by_cpu.each[0] > 0.0 && m->link.each[0] > SLOW_LAYERS * layer;
+}
+
+float ig_miss_fade(const struct ig_miss *m) { return m->slow ? IG_XC_FADE_SLOW : IG_XC_FADE; }
+
 int ig_miss_share(const struct ig_miss *m) { return IG_XC_STATIC ? 0 : m->share; }
 
 /* A way of the trial: its split; prefetch or not; what the CPU computes is copied behind the work,
@@ -31,7 +44,7 @@ static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name, 
     struct ig_miss_way *w = &m->way[(*n)++];
     *w = (struct ig_miss_way){ .name = name };
     w->ahead = ahead ? IG_FILLS_AHEAD : 0;
-    w->behind = !behind ? 0 : ahead ? IG_FILLS_BESIDE : IG_FILLS_MOST;
+    w->behind = !behind ? 0 : ahead ? IG_FILLS_BESIDE : m->slow ? IG_FILLS_SLOW : IG_FILLS_MOST;
     return w;
 }
 static void by_link(struct ig_miss_way *w, int per_cent)
@@ -94,6 +107,7 @@ void ig_miss_begin(struct ig_miss *m, int pinning, int each)
     split[IG_ASK_BEHIND] = pinning ? 0 : w->behind;
     split[IG_ASK_AHEAD] = pinning ? 0 : w->ahead;
     split[IG_ASK_EACH] = each;
+    split[IG_ASK_FADE] = (int32_t)(ig_miss_fade(m) * IG_FADE_ONE);
     split[IG_ASK_WAIT] = m->link.each[0] < 2 * (m->by_cpu.start + m->by_cpu.each[0]);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
     split[0] = ig_miss_share(m) < 0 && w->behind == 0 && w->ahead == 0;
