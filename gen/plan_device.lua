@@ -25,6 +25,7 @@ M.LEAST_ARCH = 80     -- asynchronous copies into shared memory
 M.SLICE_BYTES = 64
 M.SLICE_BYTES_SERVER = 128
 M.SERVER = { sm_80 = true, sm_90 = true, sm_100 = true, sm_103 = true }
+M.UNITS = { sm_90 = 132 } -- multiprocessors, of an H100 SXM and an H200; elsewhere not relied on
 -- Query heads of a block.  Measured on an H200: 1 beats 2 by 5 % of a token's time and 4 by 13 %.
 M.ATTN_HEADS = 1
 M.EMBD_MOST = 8192    -- a normed row, as floats and as int8 blocks, in 48 KiB of shared memory
@@ -125,7 +126,7 @@ local function defines(m, formats, size, mem, device)
     { "N_EMBD", m.n_embd }, { "N_HEAD", m.n_head }, { "N_HEAD_KV", m.n_head_kv },
     { "HEAD_DIM", m.head_dim }, { "N_FF", m.n_ff }, { "N_EXPERT", m.n_expert },
     { "N_EXPERT_USED", m.n_expert_used }, { "N_VOCAB", m.n_vocab }, { "N_ROW", size.batch },
-    { "GEMM_FAST", device.gemm_fast }, { "N_WAY", device.n_way },
+    { "GEMM_FAST", device.gemm_fast }, { "N_WAY", device.n_way }, { "N_UNIT", device.units },
     { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
     { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
     { "TILE_PAD", device.tile_pad }, { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
@@ -200,7 +201,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons, trace)
                    n_way = 0,
                    gemm_rows = opts.gemm_rows or M.GEMM_ROWS,
                    tile_rows = M.tiled(m, size.kv) and (opts.tile_rows or M.TILE_ROWS) or 0,
-                   tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0,
+                   tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0, units = M.UNITS[hw.gpu.arch] or 0,
                    gemm_fast = opts.gemm == "fast" and 1 or 0, mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end

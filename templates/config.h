@@ -77,6 +77,7 @@ enum {
     IG_TILE_LEAST    = ${gpu.device.tile_rows}, /* attention by tiles (0: none do) */
     IG_TILE_PAD      = ${gpu.device.tile_pad},
     IG_ATTN_HEADS    = ${gpu.device.attn_heads},
+    IG_N_UNIT        = ${gpu.device.units}, /* multiprocessors; 0: not known */
     IG_ATTN_SLICE    = ${gpu.device.attn_slice},
 //@ end
 //@ if gpu and not gpu.resident then

@@ -35,9 +35,10 @@ enum {
 /* Blocks of ig_gate_up that fill an expert's down matrix, four panels each. */
 #define IG_FILL_BLOCKS(n_embd) (((n_embd) + 63) / 64)
 /* Panels of a block of ig_qkv in a decode step: more threads have less of a row each to make int8 blocks of (beside
- * an encoder a launch may be of q's panels alone).  Three where blocks are then one a multiprocessor of most devices. */
-#define IG_QKV_EACH(n_layer_enc, panels) \
-    ((n_layer_enc) > 0 ? 1 : (panels) > 256 && (panels) <= 3 * 132 ? 3 : 2)
+ * an encoder a launch may be of q's panels alone).  Three where blocks are then one a multiprocessor (`units`, 0: not
+ * known) and of two are not. */
+#define IG_QKV_EACH(n_layer_enc, panels, units) \
+    ((n_layer_enc) > 0 ? 1 : (panels) > 2 * (units) && (panels) <= 3 * (units) ? 3 : 2)
 /* Blocks of ig_router that leave the normed row in a decode step, a value a thread. */
 #define IG_ROUTER_LEAVES(n_embd) (((n_embd) + IG_PANEL_THREADS - 1) / IG_PANEL_THREADS)
 /* Bytes of shared memory through which a decode step's block has half of a panel of a float router, all under way before

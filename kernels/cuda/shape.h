@@ -11,7 +11,7 @@
  * FMT_K_B FMT_V_B; of an encoder-decoder N_LAYER_ENC (0: none), N_REL_BUCKET (0: none, positions turn) and N_CTX;
  * N_ROUTE_GROUP N_ROUTE_GROUP_USED ROUTE_GROUP_TOP; GEMM_FAST, 1 when BF16 matrices of a batch may have
  * sums of their own; N_WAY, slots of a layer's set in the expert cache, 0 when
- * everything is resident; and ROWS, activation rows that a block takes at once.
+ * everything is resident; N_UNIT, multiprocessors, 0: not known; and ROWS, activation rows that a block takes at once.
  *
  * ROWS 1 is the build for one row, a decode step: a block normalises and
  * quantises its input itself, which costs less than another kernel.  With more
@@ -58,7 +58,7 @@ enum {
     LOGIT_STRIDE = UP_TO(N_VOCAB, 16),
     PANEL_THREADS = IG_PANEL_THREADS,
     QKV_PANELS = (IN_Q_STRIDE + IN_K_STRIDE * (KV_LORA ? 1 : 2)) / PR,
-    QKV_EACH = ROWS == 1 ? IG_QKV_EACH(N_LAYER_ENC, QKV_PANELS) : 1, /* panels of a block */
+    QKV_EACH = ROWS == 1 ? IG_QKV_EACH(N_LAYER_ENC, QKV_PANELS, N_UNIT) : 1, /* panels of a block */
     QKV_THREADS = QKV_EACH * IG_PANEL_THREADS,
     ROW_THREADS = IG_ROW_THREADS,
     GATE_UP_THREADS = IG_GATE_UP_THREADS,

@@ -65,6 +65,7 @@ enum {
     IG_TILE_LEAST    = 32, /* attention by tiles (0: none do) */
     IG_TILE_PAD      = 0,
     IG_ATTN_HEADS    = 1,
+    IG_N_UNIT        = 0, /* multiprocessors; 0: not known */
     IG_ATTN_SLICE    = 32,
 
     /* -- expert cache in VRAM: one set a cached layer (gen/plan_cache.lua) */
