@@ -8,7 +8,7 @@
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
-    const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, (int)blockIdx.x, 0, ASIDE, 0, 0 };
+    const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, (int)blockIdx.x, 0, ASIDE, 0, 0, 0 };
     ig_after_previous();
     if (ANY_BLOCK(FMT_GATE_UP)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     __syncthreads();

@@ -39,7 +39,7 @@ struct hidden {
     int block;
     int64_t shift; /* as in struct spot */
     int slot;      /* with ROWS 1 */
-    int items, stride; /* routed items of a decode step, and blocks that share them */
+    int item, items, stride; /* a block of a decode step has each stride-th of the routed items; items 0: this one alone */
 };
 
 IG_FN float activated(float g, float u)
@@ -87,15 +87,13 @@ IG_FN void leave_hidden(const struct ig_args *a, int fmt, const struct hidden *k
     if (ANY_FLOAT(FMT_DOWN)) a->h[(to + (size_t)k->block) * QB + (size_t)i] = h;
 }
 
-/* Items of this layer that blocks have taken beside their first two; ig_down forgets them. */
-IG_GLOBAL int taken_items;
-
-/* Another item of the block; 0: there is none. */
-IG_FN int go_to_hidden(const struct ig_args *a, struct hidden *k, const int *id, int item)
+/* The block's next item; 0: there is none. */
+IG_FN int next_hidden(const struct ig_args *a, struct hidden *k, const int *id)
 {
-    if (item >= k->items) return 0;
-    k->slot = item / FF_BLOCKS;
-    k->block = item % FF_BLOCKS;
+    if (!SHARES || k->item + k->stride >= k->items) return 0;
+    k->item += k->stride;
+    k->slot = k->item / FF_BLOCKS;
+    k->block = k->item % FF_BLOCKS;
     k->expert = (size_t)id[k->slot] * a->expert_stride;
     return 1;
 }
@@ -130,23 +128,19 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const
     leave_hidden(a, fmt, &k, slot, rows, parts);
 }
 
-/* A block's items one after the other, the next one's weights under way while one is summed up and left: two that are
- * its own, then whichever nobody has taken, since the memory does not serve all blocks alike.  qs, fs: room for the
- * activations as blocks, as floats. */
+/* A block's items one after the other, the next one's weights under way while one is summed up and left.  qs, fs: room
+ * for the activations as blocks, as floats. */
 IG_FN void gate_up_items(const struct ig_args *a, int fmt, struct hidden k, const int *id, struct ig_xq *qs, float *fs)
 {
     IG_SHARED panel_parts parts[4][ROWS];
-    IG_SHARED int after[2]; /* the item behind that of an even turn, of an odd one */
     const int sub = (int)threadIdx.x / PANEL_THREADS, works = !ACT_RELU || sub < 2, steps = panel_steps(fmt, N_EMBD);
-    const int takes = (int)threadIdx.x == GATE_UP_THREADS - 1;
     struct panel panel = hidden_panel(fmt, &k);
     struct bunch b;
     float acc[ROWS][2] = { { 0.0f, 0.0f } };
     const void *const x = IS_BLOCK(fmt) ? (const void *)qs : (const void *)fs;
-    int step = 0, turn = 0, taken = 0;
+    int step = 0;
     stamp_mark(0);
     if (works) panel_load(&b, &panel, 0);
-    if (takes) after[0] = k.slot * FF_BLOCKS + k.block + k.stride;
     if (IS_BLOCK(fmt)) stage_blocks(qs, a->xq, N_EMBD / QB, GATE_UP_THREADS);
     for (int i = 4 * (int)threadIdx.x; !IS_BLOCK(fmt) && i < N_EMBD; i += 4 * GATE_UP_THREADS)
         *(ig_f4 *)(void *)(fs + i) = *(const ig_f4 *)(const void *)(a->xn + i);
@@ -156,9 +150,8 @@ IG_FN void gate_up_items(const struct ig_args *a, int fmt, struct hidden k, cons
         const int last = step + panel.unroll >= steps, from = last ? 0 : step + panel.unroll;
         struct hidden now = k;
         struct panel then = panel;
-        if (takes && step == 0) taken = atomicAdd(&taken_items, 1);
         if (last) {
-            if (go_to_hidden(a, &k, id, after[turn & 1])) then.p = hidden_panel(fmt, &k).p;
+            if (next_hidden(a, &k, id)) then.p = hidden_panel(fmt, &k).p;
             else then.p = NULL;
         }
         if (works) panel_flow(acc, &b, &panel, &then, from, &x, 1, step);
@@ -166,8 +159,6 @@ IG_FN void gate_up_items(const struct ig_args *a, int fmt, struct hidden k, cons
         if (!last) continue;
         if (works) panel_put(parts[sub], acc, &panel, 1);
         acc[0][0] = acc[0][1] = 0.0f;
-        turn++;
-        if (takes) after[turn & 1] = 2 * k.stride + taken;
         stamp_mark(1);
         __syncthreads();
         stamp_mark(2);
@@ -221,7 +212,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, SHARES ? 1 : 2)
     /* Where items are shared a block first asks for its first weights. */
     if (ANY_BLOCK(FMT_GATE_UP) && (!SHARES || aside)) stage_blocks(qs, a.xq, N_EMBD / QB, GATE_UP_THREADS);
     if (aside) {
-        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0, ASIDE, 0, 0 };
+        const struct hidden k = { &a.dense_gate, &a.dense_up, 0, a.aside, block - routed, 0, ASIDE, 0, 0, 0 };
         __syncthreads();
         DISPATCH(&a, FMT_GATE_UP, a.dense_gate.fmt, gate_up_body, k, NULL, NULL, 1, qs, a.xn)
         return;
@@ -243,7 +234,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, SHARES ? 1 : 2)
         if (threadIdx.x == 0) ig_await_arrived(a.xc.arrived + c.by[rank], c.number[rank]);
         __syncthreads();
     }
-    const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift, rank, items, routed };
+    const struct hidden k = { &a.gate, &a.up, s.expert, N_FF, block % FF_BLOCKS, s.shift, rank, block, items, routed };
     if (SHARES) {
         DISPATCH(&a, FMT_GATE_UP, a.gate.fmt, gate_up_items, k, c.r.id, qs, fs)
     } else {
@@ -392,7 +383,6 @@ IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
                        y[N_EXPERT_USED][t], sum);
         a.x[r] = x + sum * RESIDUAL_SCALE;
     }
-    if (SHARES && blockIdx.x == 0 && t == 0) taken_items = 0;
     if (blockIdx.x == 0 && t < N_EXPERT_USED && a.routed) { /* for who looks on */
         a.expert[t] = c.r.id[t];
         a.weight[t] = c.r.weight[t];
@@ -515,7 +505,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 1)
     const struct ig_dmat *gate = a.in ? &a.dense_gate : &a.gate;
     const struct hidden k = { gate, a.in ? &a.dense_up : &a.up,
                               a.in ? 0 : (size_t)it.expert * a.expert_stride, a.in ? a.aside : N_FF,
-                              (int)blockIdx.x, 0, 0, 0, 0 };
+                              (int)blockIdx.x, 0, 0, 0, 0, 0 };
     DISPATCH(&a, FMT_GATE_UP, gate->fmt, gate_up_body, k, slot, token_row, it.rows, a.xq, a.xn)
 }
 

@@ -14,7 +14,6 @@
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const struct ig_args a)
 #define IG_FN     static __device__ __forceinline__
 #define IG_SHARED __shared__ __align__(16)
-#define IG_GLOBAL static __device__ /* in device memory, 0 at first */
 /* The block's shared memory whose size the launch says. */
 #define IG_SHARED_SPARE(type, name) extern __shared__ __align__(16) type name[]
 #define UNROLL _Pragma("unroll")

@@ -37,7 +37,6 @@ unsigned emu_ballot(int v);
     void EMU_CAT(name, ROWS)(const struct ig_args a)
 #define IG_FN                       __attribute__((unused)) static inline
 #define IG_SHARED                   static _Alignas(16)
-#define IG_GLOBAL                   static
 #define IG_SHARED_SPARE(type, name) type *const name = (type *)(void *)emu_shared
 #define UNROLL
 #define UNROLL_BY(n)
