@@ -41,9 +41,6 @@ enum {
     ((n_layer_enc) > 0 ? 1 : (panels) > 2 * (units) && (panels) <= 3 * (units) ? 3 : 2)
 /* Blocks of ig_router that leave the normed row in a decode step, a value a thread. */
 #define IG_ROUTER_LEAVES(n_embd) (((n_embd) + IG_PANEL_THREADS - 1) / IG_PANEL_THREADS)
-/* Bytes of shared memory through which a decode step's block has half of a panel of a float router, all under way before
- * it waits; 0: too many for a block.  `wide`: a block may have more than 99 KiB. */
-#define IG_ROUTER_HELD(n_embd, wide) ((n_embd) * 32 <= ((wide) ? 128 : 96) * 1024 ? (n_embd) * 32 : 0)
 /* 1: ig_gate_up has more items of the chosen experts than blocks can be there at once on most devices. */
 #define IG_MANY_ITEMS(items) ((items) > 256)
 #define IG_DOWN_RANKS(used) ((used) < 4 ? (used) : 4)

@@ -114,6 +114,14 @@ IG_FN void panel_load(struct bunch *b, const struct panel *m, int step)
     }
 }
 
+/* The weights behind the first bunch come into L2. */
+IG_FN void panel_near(const struct panel *m)
+{
+    const unsigned first = f_panel(m->fmt, m->unroll * (IS_BLOCK(m->fmt) ? 8 * QB : 32));
+    for (unsigned i = first + 128 * (threadIdx.x % PANEL_THREADS); i < f_panel(m->fmt, m->cols); i += 128 * PANEL_THREADS)
+        ig_prefetch(m->p + i);
+}
+
 /* The two columns of a pair, of the lane's row i of the pair of rows. */
 IG_FN float weight_of(const ig_u4 *q, int fmt, int i, int odd)
 {

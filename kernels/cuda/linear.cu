@@ -13,7 +13,6 @@ enum {
     FLIGHT = ROWS == 1 ? 40 : 20,
     FLIGHT_DEEP = ROWS == 1 ? 80 : 20,    /* few panels: one block a multiprocessor */
     FLIGHT_ROUTER = ROWS == 1 ? 256 : 20, /* fewer still; a half panel takes half of it */
-    HELD = ROWS == 1 ? IG_ROUTER_HELD(N_EMBD, TILE_PAD > 0) : 0, /* or half panels of floats lie in shared memory */
     LINEAR_BLOCKS = ROWS == 1 ? 8 : 4
 };
 
@@ -171,28 +170,6 @@ IG_FN void leave_normed(const struct ig_args *a, int i, float w, const float *xs
     if (ANY_BLOCK(FMT_GATE_UP)) quantize_warp(a->xq + i / QB, v);
 }
 
-/* Half a panel of floats in shared memory: 32 bytes of each column, or of a pair of narrower ones. */
-IG_FN void hold_half(unsigned char *to, const struct panel *m)
-{
-    const int units = m->fmt == IG_F32 ? m->cols : DIV_UP(m->cols, 2);
-    UNROLL_BY(4) for (int i = (int)threadIdx.x; i < 2 * units; i += PANEL_THREADS)
-        ig_fetch16(to + 16 * i, m->p + (size_t)(i / 2) * 64 + m->half * 32 + (i & 1) * 16);
-}
-IG_FN void held_sum(float (*acc)[2], const unsigned char *held, const struct panel *m, const float *x)
-{
-    const int row = (int)threadIdx.x & 7;
-    struct panel whole = *m;
-    whole.unroll = 1; /* no bunch: bounds are looked at where a step is more than the columns */
-    acc[0][0] = 0.0f;
-    UNROLL_BY(8) for (int step = 0; step < panel_steps(m->fmt, m->cols); step++)
-    {
-        const int pair = step * 16 + panel_part(m), at = 2 * pair < m->cols ? pair : 0;
-        const unsigned *w = (const unsigned *)(const void *)(held + at * (m->fmt == IG_F32 ? 64 : 32)) + row;
-        const ig_u4 q = { w[0], 0, m->fmt == IG_F32 && 2 * at + 1 < m->cols ? w[8] : 0, 0 };
-        use_float(acc[0], &q, &whole, x, pair);
-    }
-}
-
 /* With ROWS 1 the first blocks leave the normed row, a value a thread, and the first of them says what the dense
  * block beside the experts counts; those from a->routers on make the logits of a layer further on. */
 IG_FN void router_body(const struct ig_args *a, int fmt, int at)
@@ -212,13 +189,9 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int at)
     const void *x[ROWS];
     int first;
 
-    const int holds = HELD > 0 && !IS_BLOCK(fmt);
+    if (!leaves) panel_load(&b, &panel, 0);
 #if ROWS == 1
-    IG_SHARED_SPARE(unsigned char, held);
-    if (holds && !leaves) hold_half(held, &panel);
-#endif
-    if (!holds && !leaves) panel_load(&b, &panel, 0);
-#if ROWS == 1
+    if (!leaves) panel_near(&panel); /* what its registers do not hold */
     const float mine_w = leaves ? a->ffn_norm[mine < N_EMBD ? mine : 0] : 0.0f;
 #endif
     norm_weights(w, ahead ? a->xc.ahead.norm : a->ffn_norm, PANEL_THREADS);
@@ -236,7 +209,6 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int at)
         if (!SHARED_GATE || !a->shared_gate || blockIdx.x > 0) return;
     }
     apply_norm(v, w, bias, mean, scale, PANEL_THREADS);
-    if (holds) ig_fetched();
     if (SHARED_GATE) __syncthreads(); /* block 0 has read what xs held */
     normed_for(x, v, fmt, FMT_ROUTER, xs, qs, PANEL_THREADS);
     if (SHARED_GATE && leaves) {
@@ -250,16 +222,7 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int at)
     normed(a, x, NULL, fmt, w, bias, NULL, first, PANEL_THREADS);
 #endif
     stamp_mark(2);
-#if ROWS == 1
-    if (holds) {
-        float acc[1][2];
-        held_sum(acc, held, &panel, (const float *)x[0]);
-        panel_put(parts, acc, &panel, 1);
-        __syncthreads();
-        stamp_mark(3);
-    }
-#endif
-    if (!holds) panel_product(parts, &b, &panel, x, rows);
+    panel_product(parts, &b, &panel, x, rows);
     if (i < rows * wide) {
         const int r = block % halves * wide + i % wide;
         rl[(size_t)(first + i / wide) * RL_STRIDE + (size_t)(p * PR + r)] =

@@ -56,7 +56,7 @@
     IG_LATENT_KERNELS(X) \
     X(attn, ATTN_THREADS, ATTN_SHARED) \
     X(attn_out, IG_PANEL_THREADS, 0) \
-    X(router, IG_PANEL_THREADS, ROUTER_SHARED) \
+    X(router, IG_PANEL_THREADS, 0) \
     X(gate_up, IG_GATE_UP_THREADS, 0) \
     X(down, DOWN_THREADS, 0) \
     X(norm, IG_ROW_THREADS, 0) \

@@ -19,7 +19,6 @@ enum {
               : IG_KV_Q8                    ? 0
                                             : 2,
     ATTN_SHARED = IG_SPAN_BLOCKS * IG_KV_BLOCK * IG_ATTN_SLICE * KV_ELEM,
-    ROUTER_SHARED = IG_ROUTER_HELD(IG_N_EMBD, IG_TILE_PAD > 0),
     PICKED = IG_N_ROW * (IG_ROUTED ? IG_N_EXPERT_USED : 1), /* arrays have at least one */
     FORCED = PICKED * IG_N_LAYER,
     FF_BLOCKS = IG_FF_PAD / IG_QBLOCK,
