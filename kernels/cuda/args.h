@@ -119,7 +119,7 @@ struct ig_dcache {
     uint32_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
     /* mapped host memory: what the CPU is asked for and what it answers */
     const int32_t *host_split;
-    int32_t *asked;                      /* of this layer: the step, n, ranks[k], experts[k], ways[k] to fill (-1: none) */
+    int32_t *asked; /* of this layer: the step, n, ranks[k], experts[k], ways[k] to fill (-1: none) */
     struct ig_xq *asked_xq;
     float *asked_xn;
     const float *answer;                 /* [k][N_EMBD], rank by rank */
