@@ -34,9 +34,10 @@ IG_FN void guess(const struct ig_args *a, struct routing *r, int threads, int fo
     __syncthreads();
 }
 
-/* What is asked for: so many experts, and the ways that they get. */
+/* What is asked for: so many experts, and the ways that they get; those that will be missing none the less. */
 struct guessed {
     int n, expert[IG_AHEAD_EACH], way[IG_AHEAD_EACH];
+    int n_warm, warm[N_EXPERT_USED];
 };
 
 /* The least used way that none of the guessed experts has. */
@@ -61,16 +62,20 @@ IG_FN int give_up(struct chosen *c)
 IG_FN void want(const struct ig_args *a, struct chosen *c, struct guessed *g)
 {
     const struct ig_dahead *h = &a->xc.ahead;
-    const int room = c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] - under_way(c);
-    g->n = 0;
-    for (int k = 0; k < N_EXPERT_USED && g->n < LEAST(room, IG_AHEAD_EACH); k++) {
+    const int room = c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] - under_way(c), warm = c->split[N_EXPERT_USED + IG_SPLIT_WARM];
+    g->n = g->n_warm = 0;
+    for (int k = 0; k < N_EXPERT_USED; k++) {
         const int e = c->r.id[k];
-        if (e < 0 || e >= N_EXPERT || c->way[e] >= 0 || !reachable(a, c, h->before, e)) continue;
-        if (h->ways - N_EXPERT_USED - c->filling <= 0) return;
-        const int way = give_up(c);
-        if (way < 0) return;
-        g->expert[g->n] = e;
-        g->way[g->n++] = way;
+        if (e < 0 || e >= N_EXPERT || c->way[e] >= 0) continue;
+        const int fetch = g->n < LEAST(room, IG_AHEAD_EACH) && reachable(a, c, h->before, e) &&
+                          h->ways - N_EXPERT_USED - c->filling > 0;
+        const int way = fetch ? give_up(c) : -1;
+        if (way >= 0) {
+            g->expert[g->n] = e;
+            g->way[g->n++] = way;
+        } else if (g->n_warm < warm) {
+            g->warm[g->n_warm++] = e;
+        }
     }
 }
 
@@ -112,7 +117,7 @@ IG_FN void look_ahead(const struct ig_args *a, struct chosen *c, int threads, in
     const struct ig_dahead *h = &a->xc.ahead;
     const int t = (int)threadIdx.x;
     __syncthreads();
-    if (c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] == 0) return;
+    if (c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] == 0 && c->split[N_EXPERT_USED + IG_SPLIT_WARM] == 0) return;
     guess(a, &c->r, threads, force);
     if (t == 0) want(a, c, &g);
     __syncthreads();
@@ -121,12 +126,14 @@ IG_FN void look_ahead(const struct ig_args *a, struct chosen *c, int threads, in
         h->asked[1 + t] = g.expert[t];
         h->asked[1 + IG_AHEAD_EACH + t] = g.way[t];
     }
+    if (t < g.n_warm) h->asked[2 + 2 * IG_AHEAD_EACH + t] = g.warm[t];
     if (t == 0) {
         h->asked[0] = g.n;
+        h->asked[1 + 2 * IG_AHEAD_EACH] = g.n_warm;
         a->xc.begun[IG_AHEAD] = c->seen[IG_N_FILL + IG_AHEAD] + g.n;
         h->count[IG_N_AHEAD] += (uint32_t)g.n;
     }
-    if (g.n == 0) return; /* nobody waits for it */
+    if (g.n + g.n_warm == 0) return; /* nobody waits for it */
     ig_host_fence();
     __syncthreads();
     if (t == 0) ig_post_host(h->posted, *a->xc.step);

@@ -70,7 +70,7 @@ enum ig_dcount {
 };
 
 /* Words of struct ig_ask's split, behind the k + 1 numbers. */
-enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_MORE };
+enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WARM, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_MORE };
 
 /* Numbers of fills count apart: those of what the CPU computed, and prefetches. */
 enum { IG_BEHIND, IG_AHEAD, IG_N_FILL };
@@ -87,8 +87,8 @@ struct ig_dahead {
     struct ig_dmat router;
     const float *norm, *norm_bias, *route_bias;
     float *rl;                           /* [experts] its logits */
-    /* mapped host memory: [k] what was recorded in place of them, -1: none; n, experts, ways to fill; number of
-     * the step */
+    /* mapped host memory: [k] what was recorded in place of them, -1: none; n, experts, ways to fill, then n and
+     * experts that the CPU may have to compute; number of the step */
     const int32_t *recorded;
     int32_t *asked;
     uint32_t *posted;

@@ -7,6 +7,7 @@
 #include "device.h"
 #include "device_cache.h"
 #include "machine.h"
+#include "panel.h"
 #include "range.h"
 
 #include <omp.h>
@@ -47,20 +48,88 @@ void ig_miss_team(struct ig_engine *e, int fills)
 /* The thread that starts copies. */
 static int starter(const struct ig_miss *m) { return m->copier ? m->team.n : 0; }
 
+/* An expert's hidden blocks, and gate's and up's panels of one. */
+enum { BLOCKS = IG_FF_PAD / IG_QBLOCK, OF_BLOCK = 4 };
+
+/* Part of an expert's n panels, always the same for a thread: what it brings into its core's cache
+ * it will compute with.  Who has one more changes with the expert. */
+static void share(const struct ig_team *t, int tid, int expert, int n, int *lo, int *hi)
+{
+    ig_team_share(t, (tid + expert) % t->n, n, lo, hi);
+}
+
+/* The device has asked for this layer or a later one. */
+static int asked_for(const struct ig_miss *m, int layer)
+{
+    const uint32_t want = m->step * IG_N_LAYER + (uint32_t)layer + 1;
+    return (int32_t)(__atomic_load_n(&m->ask->posted.step, __ATOMIC_ACQUIRE) - want) >= 0;
+}
+
+/* A panel into this core's second cache, until `layer` is asked for: then 0. */
+static int warm_panel(const struct ig_miss *m, int layer, const unsigned char *p, uint32_t bytes)
+{
+    enum { LINE = 64, AT_ONCE = 1024 };
+    for (uint32_t at = 0; at < bytes; at += AT_ONCE) {
+        if (asked_for(m, layer)) return 0;
+        for (uint32_t i = at; i < bytes && i < at + AT_ONCE; i += LINE)
+            __builtin_prefetch(p + i, 0, 2);
+    }
+    return 1;
+}
+
+/* This thread's panels of an expert that layer `of` will lack. */
+static int warm_expert(const struct ig_worker *w, int layer, int of, int expert)
+{
+    const struct ig_miss *m = &w->e->miss;
+    const struct ig_layer *l = &ig_layers[of];
+    const unsigned char *slab =
+        ig_data(w->e, l->expert_off + (uint64_t)expert * l->expert_stride);
+    int lo, hi;
+    share(&m->team, w->tid, expert, BLOCKS * OF_BLOCK, &lo, &hi);
+    for (int i = lo; i < hi; i++) {
+        const struct ig_mat *mat = i % 2 ? &l->up : &l->gate;
+        const int p = i / OF_BLOCK * 2 + i % OF_BLOCK / 2;
+        if (p < ((int)mat->rows + 15) / 16 &&
+            !warm_panel(m, layer, slab + mat->off + (uint64_t)p * mat->stride,
+                        (uint32_t)ig_panel_bytes(mat->fmt, (int)mat->cols)))
+            return 0;
+    }
+    share(&m->team, w->tid, expert, (IG_N_EMBD + 15) / 16, &lo, &hi);
+    for (int p = lo; p < hi; p++)
+        if (!warm_panel(m, layer, slab + l->down.off + (uint64_t)p * l->down.stride,
+                        (uint32_t)ig_panel_bytes(l->down.fmt, (int)l->down.cols)))
+            return 0;
+    return 1;
+}
+
+/* Until `layer` is asked for: what the last guess says will be missing, into the threads' caches. */
+static void warm_guessed(struct ig_worker *w, int layer)
+{
+    const struct ig_miss *m = &w->e->miss;
+    int said = m->ask->split[IG_ASK_WARM] ? IG_N_LAYER : w->warmed;
+    while (said > w->warmed &&
+           __atomic_load_n(&m->ask->guessed[said - 1].step, __ATOMIC_ACQUIRE) != m->step)
+        said--;
+    if (said == w->warmed) return;
+    w->warmed = said;
+    const int of = ig_cache_ahead(w->e, said - 1);
+    const int32_t *list = m->ask->guess[said - 1] + IG_GUESS_WARM;
+    for (int i = 0; i < list[0] && of >= layer; i++)
+        if (!warm_expert(w, layer, of, list[1 + i])) return;
+}
+
 /* Until the device has asked for this layer or a later one.  A device that has failed would leave
  * us waiting; thread 0, which starts it, sees to that. */
-static void await_question(const struct ig_worker *w, int layer)
+static void await_question(struct ig_worker *w, int layer)
 {
     struct ig_engine *e = w->e;
-    const uint32_t *posted = &e->miss.ask->posted.step;
-    const uint32_t want = e->miss.step * IG_N_LAYER + (uint32_t)layer + 1;
-    for (uint32_t spins = 1; (int32_t)(__atomic_load_n(posted, __ATOMIC_ACQUIRE) - want) < 0;
-         spins++) {
+    for (uint32_t spins = 1; !asked_for(&e->miss, layer); spins++) {
         ig_pause();
         /* Layers that lack nothing do not ask, but the next may wait for what they want. */
         if (w->tid == starter(&e->miss)) look(e, IG_N_LAYER, 0);
+        if (w->tid < e->miss.team.n) warm_guessed(w, layer);
         if (w->tid == 0 && spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
-            (int32_t)(__atomic_load_n(posted, __ATOMIC_ACQUIRE) - want) < 0)
+            !asked_for(&e->miss, layer))
             ig_die("device: it ended a step without asking for layer %d", layer);
     }
     if (w->tid == starter(&e->miss)) look(e, layer, 1);
@@ -84,8 +153,7 @@ static void bias(float *y, const unsigned char *slab, const struct ig_mat *m, in
                     IG_PANEL_ROWS);
 }
 
-/* Gate and up of the asked experts, and how many of a hidden block's four panels are there. */
-enum { BLOCKS = IG_FF_PAD / IG_QBLOCK, OF_BLOCK = 4 };
+/* Gate and up of the asked experts, and how many of a hidden block's panels are there. */
 static _Alignas(64) float half[IG_N_EXPERT_USED][2][IG_FF_PAD];
 static atomic_int there[IG_N_EXPERT_USED][BLOCKS];
 
@@ -150,12 +218,15 @@ static void answer(struct ig_worker *w, const struct asked *q)
     struct ig_team *team = &w->e->miss.team;
     const int panels = (IG_N_EMBD + 15) / 16;
     int lo, hi;
-    ig_team_share(team, w->tid, q->n * BLOCKS * OF_BLOCK, &lo, &hi);
-    for (int i = lo; i < hi; i++)
-        half_block(w, q, i / OF_BLOCK / BLOCKS, i / OF_BLOCK % BLOCKS, i % OF_BLOCK);
+    for (int k = 0; k < q->n; k++) {
+        share(team, w->tid, q->expert[k], BLOCKS * OF_BLOCK, &lo, &hi);
+        for (int i = lo; i < hi; i++) half_block(w, q, k, i / OF_BLOCK, i % OF_BLOCK);
+    }
     ig_team_wait(team);
-    ig_team_share(team, w->tid, q->n * panels, &lo, &hi);
-    for (int i = lo; i < hi; i++) down(w, q, i / panels, i % panels);
+    for (int k = 0; k < q->n; k++) {
+        share(team, w->tid, q->expert[k], panels, &lo, &hi);
+        for (int p = lo; p < hi; p++) down(w, q, k, p);
+    }
     ig_team_wait(team);
 }
 

@@ -23,21 +23,27 @@ struct ig_flag {
 };
 
 /* Words of `split` behind its k + 1 numbers: how many pages of 4 KiB of the experts the link can
- * reach; how many fills may be under way for one behind the work to begin, and for a prefetch; 1:
- * the next to arrive is waited for; 1: layers ask even when nothing is missing. */
+ * reach; how many fills may be under way for one behind the work to begin, and for a prefetch; how many
+ * experts that will be missing a layer names ahead; 1: the next to arrive is waited for; 1: layers
+ * ask even when nothing is missing. */
 enum {
     IG_ASK_PAGES = IG_N_EXPERT_USED + 1,
     IG_ASK_BEHIND,
     IG_ASK_AHEAD,
+    IG_ASK_WARM,
     IG_ASK_WAIT,
     IG_ASK_EACH,
     IG_ASK_WORDS
 };
 /* Fills count apart by kind (kernels/cuda/args.h); most under way (the link's queue: each holds a
  * way that is of no use until it is there), alone and beside prefetches; more than that. */
-enum { IG_FILLS_MOST = 8, IG_FILLS_BESIDE = 1, IG_FILLS_AHEAD = 2, IG_FILLS = 64 };
-/* Of one layer: prefetches. */
-enum { IG_GUESS_MOST = 2 };
+enum { IG_FILLS_MOST = 8, IG_FILLS_BESIDE = 1, IG_FILLS_AHEAD = 2, IG_WARM_MOST = 2, IG_FILLS = 64 };
+/* Of one layer: prefetches; words of what it guesses. */
+enum {
+    IG_GUESS_MOST = 2,
+    IG_GUESS_WARM = 1 + 2 * IG_GUESS_MOST,
+    IG_GUESS_WORDS = IG_GUESS_WARM + 1 + IG_N_EXPERT_USED
+};
 
 /* Mapped host memory.  Arrays by layer, since the device may be layers ahead when nothing was
  * asked. */
@@ -51,9 +57,9 @@ struct ig_ask {
      * ways; then IG_ASK_... */
     int32_t split[IG_ASK_WORDS];
     uint32_t fill[2][IG_FILLS]; /* numbers of fills, each at its number modulo IG_FILLS */
-    /* What a layer wants prefetched of the layer ahead: n, experts, ways; recorded predictions of a
-     * layer (-1: none). */
-    int32_t guess[IG_N_LAYER][1 + 2 * IG_GUESS_MOST], recorded[IG_N_LAYER][IG_N_EXPERT_USED];
+    /* What a layer wants prefetched of the layer ahead: n, experts, ways; [IG_GUESS_WARM]: n and
+     * experts that will be missing there; recorded predictions of a layer (-1: none). */
+    int32_t guess[IG_N_LAYER][IG_GUESS_WORDS], recorded[IG_N_LAYER][IG_N_EXPERT_USED];
     struct ig_xq xq[IG_N_LAYER][IG_N_EMBD / IG_QBLOCK + 1];
     float xn[IG_N_LAYER][IG_N_EMBD];
     _Alignas(64) float answer[IG_N_EXPERT_USED * IG_N_EMBD];
@@ -81,7 +87,7 @@ struct ig_miss {
     struct ig_miss_way {
         const char *name;
         int32_t split[IG_N_EXPERT_USED + 1];
-        int behind, ahead; /* IG_ASK_... */
+        int behind, ahead, warm; /* IG_ASK_... */
     } way[IG_TRIAL_WAYS];
     struct ig_trial trial; /* of these, by the time of steps */
     double began;          /* of the step under way */

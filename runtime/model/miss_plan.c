@@ -31,6 +31,7 @@ static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name, 
     struct ig_miss_way *w = &m->way[(*n)++];
     *w = (struct ig_miss_way){ .name = name };
     w->ahead = ahead ? IG_FILLS_AHEAD : 0;
+    w->warm = ahead ? IG_WARM_MOST : 0;
     w->behind = !behind ? 0 : ahead ? IG_FILLS_BESIDE : IG_FILLS_MOST;
     return w;
 }
@@ -93,6 +94,7 @@ void ig_miss_begin(struct ig_miss *m, int pinning, int each)
     split[IG_ASK_PAGES] = (int32_t)(m->reach / 4096);
     split[IG_ASK_BEHIND] = pinning ? 0 : w->behind;
     split[IG_ASK_AHEAD] = pinning ? 0 : w->ahead;
+    split[IG_ASK_WARM] = w->warm;
     split[IG_ASK_EACH] = each;
     split[IG_ASK_WAIT] = m->link.each[0] < 2 * (m->by_cpu.start + m->by_cpu.each[0]);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
