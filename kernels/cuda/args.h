@@ -32,8 +32,8 @@ enum {
 #define IG_TILED(head_dim, no) (!(no) && (head_dim) % 16 == 0 && (head_dim) <= 128)
 #define IG_TILE_BYTES(head_dim, pad) \
     (((head_dim) * (128 + (pad)) + ((head_dim) > 68 ? (head_dim) * 64 : 64 * 68)) * 4)
-/* Blocks of ig_gate_up that fill an expert's down matrix, four panels each. */
-#define IG_FILL_BLOCKS(n_embd) (((n_embd) + 63) / 64)
+/* Pieces of an expert's down matrix, four panels each, that blocks of ig_gate_up fill. */
+#define IG_FILL_PIECES(n_embd) (((n_embd) + 63) / 64)
 /* Panels of a block of ig_qkv in a decode step: more threads have less of a row each to make int8 blocks of (beside
  * an encoder a launch may be of q's panels alone). */
 #define IG_QKV_EACH(n_layer_enc) ((n_layer_enc) > 0 ? 1 : 2)

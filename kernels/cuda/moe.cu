@@ -136,16 +136,23 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const
 
 #if ROWS == 1 && N_EXPERT > 0
 
-/* A block's part of the down matrices of experts that come over the link, while ig_gate_up's other
- * blocks work. */
-IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
+/* A block's part, one of `of`, of the down matrices of experts that come over the link, while ig_gate_up's
+ * other blocks work. */
+IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block, int of)
 {
-    enum { PANELS = DIV_UP(N_EMBD, PR), EACH = IG_FILL_BLOCKS(N_EMBD) };
-    const int panel = block % EACH * 4 + (int)threadIdx.x / PANEL_THREADS;
-    const struct spot s = spot_of(a, c, block / EACH);
-    if (s.shift == 0 || panel >= PANELS) return;
-    fill_panel(a->down.p + s.expert + (size_t)panel * a->down.stride, s.shift,
-               f_panel(FMT_OF(FMT_DOWN, a->down.fmt), N_FF));
+    enum { PANELS = DIV_UP(N_EMBD, PR), EACH = IG_FILL_PIECES(N_EMBD) };
+    int at = 0; /* pieces of the experts before rank k */
+    for (int k = 0; k < N_EXPERT_USED; k++) {
+        const struct spot s = spot_of(a, c, k);
+        if (s.shift == 0) continue;
+        for (int piece = (block + of - at % of) % of; piece < EACH; piece += of) {
+            const int panel = piece * 4 + (int)threadIdx.x / PANEL_THREADS;
+            if (panel < PANELS)
+                fill_panel(a->down.p + s.expert + (size_t)panel * a->down.stride, s.shift,
+                           f_panel(FMT_OF(FMT_DOWN, a->down.fmt), N_FF));
+        }
+        at += EACH;
+    }
 }
 
 /* An item is 32 hidden values of a chosen expert, rank by rank; of many, so many blocks as the device has room for
@@ -187,7 +194,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
         return;
     }
     if (fill >= 0) {
-        fill_down(&a, &c, fill);
+        fill_down(&a, &c, fill, (int)gridDim.x - (int)blockIdx.x + fill);
         return;
     }
 #endif

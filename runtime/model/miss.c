@@ -82,8 +82,7 @@ static int warm_expert(const struct ig_worker *w, int layer, int of, int expert)
 {
     const struct ig_miss *m = &w->e->miss;
     const struct ig_layer *l = &ig_layers[of];
-    const unsigned char *slab =
-        ig_data(w->e, l->expert_off + (uint64_t)expert * l->expert_stride);
+    const unsigned char *slab = ig_data(w->e, l->expert_off + (uint64_t)expert * l->expert_stride);
     int lo, hi;
     share(&m->team, w->tid, expert, BLOCKS * OF_BLOCK, &lo, &hi);
     for (int i = lo; i < hi; i++) {
@@ -102,7 +101,8 @@ static int warm_expert(const struct ig_worker *w, int layer, int of, int expert)
     return 1;
 }
 
-/* Until `layer` is asked for: what the last guess says will be missing, into the threads' caches. */
+/* Until `layer` is asked for: what the last guess says will be missing, into the threads' caches.
+ */
 static void warm_guessed(struct ig_worker *w, int layer)
 {
     const struct ig_miss *m = &w->e->miss;

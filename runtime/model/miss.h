@@ -23,9 +23,9 @@ struct ig_flag {
 };
 
 /* Words of `split` behind its k + 1 numbers: how many pages of 4 KiB of the experts the link can
- * reach; how many fills may be under way for one behind the work to begin, and for a prefetch; how many
- * experts that will be missing a layer names ahead; 1: the next to arrive is waited for; 1: layers
- * ask even when nothing is missing. */
+ * reach; how many fills may be under way for one behind the work to begin, and for a prefetch; how
+ * many experts that will be missing a layer names ahead; 1: the next to arrive is waited for; 1:
+ * layers ask even when nothing is missing. */
 enum {
     IG_ASK_PAGES = IG_N_EXPERT_USED + 1,
     IG_ASK_BEHIND,
@@ -37,7 +37,13 @@ enum {
 };
 /* Fills count apart by kind (kernels/cuda/args.h); most under way (the link's queue: each holds a
  * way that is of no use until it is there), alone and beside prefetches; more than that. */
-enum { IG_FILLS_MOST = 8, IG_FILLS_BESIDE = 1, IG_FILLS_AHEAD = 2, IG_WARM_MOST = 2, IG_FILLS = 64 };
+enum {
+    IG_FILLS_MOST = 8,
+    IG_FILLS_BESIDE = 1,
+    IG_FILLS_AHEAD = 2,
+    IG_WARM_MOST = 2,
+    IG_FILLS = 64
+};
 /* Of one layer: prefetches; words of what it guesses. */
 enum {
     IG_GUESS_MOST = 2,
@@ -99,8 +105,8 @@ void ig_miss_plan(struct ig_miss *m);
  * its slots, so that nothing could come into them. */
 int ig_miss_share(const struct ig_miss *m);
 /* A step begins (while memory is pinned the driver starts no copy; each 1: all layers ask, even
- * with nothing missing, for a step that is looked into), and has ended; judged 0: nothing can be said by
- * its time. */
+ * with nothing missing, for a step that is looked into), and has ended; judged 0: nothing can be
+ * said by its time. */
 void ig_miss_begin(struct ig_miss *m, int pinning, int each);
 void ig_miss_end(struct ig_miss *m, int judged);
 /* Prefetches that are still to be started: the step's kernels have ended. */

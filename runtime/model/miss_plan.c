@@ -11,10 +11,10 @@
 /* What the trial of the ways counts.  Where what the CPU computes stays missing, a cache's content
  * follows the way, so that blocks are long; else short ones see the same text. */
 static const struct ig_trial_rule long_blocks = {
-    .warm = 32, .block = 24, .skip = 12, .rounds = 4, .every = 2048, .gain = 0.98
+    .warm = 32, .block = 24, .skip = 12, .rounds = 4, .every = 2048, .gain = 0.98, .behind = 1.15
 };
 static const struct ig_trial_rule short_blocks = {
-    .warm = 32, .block = 4, .skip = 1, .rounds = 16, .every = 2048, .gain = 0.98
+    .warm = 32, .block = 4, .skip = 1, .rounds = 16, .every = 2048, .gain = 0.98, .behind = 1.15
 };
 static const struct ig_trial_rule *rule_of(const struct ig_miss *m)
 {

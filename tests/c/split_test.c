@@ -121,7 +121,7 @@ static void copied_behind_is_the_soonest(void **state)
     }
 }
 
-static const struct ig_trial_rule rule = { 32, 16, 8, 4, 1024, 0.98 };
+static const struct ig_trial_rule rule = { 32, 16, 8, 4, 1024, 0.98, 1.2 };
 
 /* A machine: 48 layers' misses by the split of the way under trial.  `hidden` is what calibration
  * did not see of asking the processor. */
@@ -214,13 +214,54 @@ static void trial_order(void **state)
             assert_int_equal(t.now, 0);
         else
             n[t.now]++;
-        ig_trial_step(&t, &rule, t.now ? 0.5 : 1.0);
+        ig_trial_step(&t, &rule, t.now ? 0.9 : 1.0);
     }
     assert_int_equal(n[0], 64);
     assert_int_equal(n[1], 64);
-    for (uint32_t i = 128; i < rule.every; i++, ig_trial_step(&t, &rule, 0.5))
+    for (uint32_t i = 0; i < rule.every; i++, ig_trial_step(&t, &rule, 0.9))
         assert_int_equal(t.now, 1);
     assert_int_equal(t.now, 0); /* the next trial's first block */
+}
+
+/* A thread that was taken away from its core makes one step long, which says nothing of the way. */
+static double took_late(int way, uint32_t i)
+{
+    return i == 32 + 3 * 16 + 12 ? 50.0 : way ? 1.05 : 1.0;
+}
+static double took_late_on(int way, uint32_t i)
+{
+    return i == 32 + 16 + 12 ? 50.0 : way ? 0.95 : 1.0;
+}
+static void one_late_step_decides_nothing(void **state)
+{
+    (void)state;
+    struct ig_trial t;
+    ig_trial_init(&t, &rule, 2);
+    assert_int_equal(run(&t, took_late, 400), 0);
+    assert_true(t.mean[0] < 1.001 && t.mean[1] > 1.049);
+    ig_trial_init(&t, &rule, 2);
+    assert_int_equal(run(&t, took_late_on, 400), 1);
+    assert_true(t.mean[1] < 0.951);
+}
+
+/* What is far behind has one block; the others have all of theirs, in the same order. */
+static void far_behind_is_left_out(void **state)
+{
+    (void)state;
+    static const double took[3] = { 1.0, 1.5, 0.97 };
+    static const int order[] = { 0, 1, 2, 2, 0, 0, 2, 2, 0 };
+    struct ig_trial t;
+    ig_trial_init(&t, &rule, 3);
+    for (uint32_t i = 0; i < rule.warm + 9 * rule.block; i++) {
+        if (i >= rule.warm) assert_int_equal(t.now, order[(i - rule.warm) / rule.block]);
+        ig_trial_step(&t, &rule, took[t.now]);
+    }
+    assert_int_equal(t.trials, 1);
+    assert_int_equal(t.best, 2);
+    assert_true(t.mean[1] > 1.49);
+    /* The next trial tries it again. */
+    for (uint32_t i = 0; i < rule.every + rule.block; i++) ig_trial_step(&t, &rule, took[t.now]);
+    assert_int_equal(t.now, 1);
 }
 
 int main(void)
@@ -233,6 +274,8 @@ int main(void)
         cmocka_unit_test(trial_corrects_calibration),
         cmocka_unit_test(trial_keeps_way_0),
         cmocka_unit_test(trial_order),
+        cmocka_unit_test(one_late_step_decides_nothing),
+        cmocka_unit_test(far_behind_is_left_out),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("split", tests, NULL, NULL);
