@@ -56,7 +56,7 @@ local function cache_buffers(m)
     { "USE",    2 * m.n_layer * m.n_expert * F32 },
     { "VICTIM", 2 * m.n_layer * (2 * m.n_expert_used + 1) * 4 },
     { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + M.SPLIT_MORE + 4 + 4 * m.n_layer) * 4 },
-    { "GUESS",  (m.n_expert + 15) // 16 * 16 * F32 }, -- logits of a later layer's router
+    { "GUESS",  2 * ((m.n_expert + 15) // 16 * 16) * F32 }, -- logits of later layers' routers
   }
 end
 

@@ -1,8 +1,9 @@
-/* ahead.cu -- prefetch: what a layer further on will want comes into its set while this one works.
+/* ahead.cu -- guesses: what a layer further on will want comes into its set, or into the CPU's caches, while this one works.
  *
  * The layer's own router on the present residual stream says it (ig_router's last blocks made the logits), or
- * a record (bench --route).  One block beside the experts' work changes that layer's tables for this very
- * step, which nobody reads before, and asks the host for copies.  What is wrong of it costs a way and time of
+ * a record (bench --route).  A block beside the experts' work changes that layer's tables for this very
+ * step, which nobody reads before, and asks the host for copies.  Another one, or the same where both guess
+ * the same layer, says what the CPU will have to compute.  What is wrong of it costs a way and time of
  * the link, never bits.
  */
 #include "args.h"
@@ -11,9 +12,8 @@
 #if ROWS == 1 && N_WAY > 0
 
 /* Ids of the likely experts, best first; -1: none.  Groups are not minded: it is a guess. */
-IG_FN void guess(const struct ig_args *a, struct routing *r, int threads, int force)
+IG_FN void guess(const struct ig_dahead *h, struct routing *r, int threads, int force)
 {
-    const struct ig_dahead *h = &a->xc.ahead;
     const int t = (int)threadIdx.x;
     if (t < N_EXPERT_USED) r->id[t] = force > 1 ? ig_load_host_int(h->recorded + t) : -1;
     if (force) {
@@ -34,10 +34,9 @@ IG_FN void guess(const struct ig_args *a, struct routing *r, int threads, int fo
     __syncthreads();
 }
 
-/* What is asked for: so many experts, and the ways that they get; those that will be missing none the less. */
+/* What is asked for: so many experts, and the ways that they get. */
 struct guessed {
     int n, expert[IG_AHEAD_EACH], way[IG_AHEAD_EACH];
-    int n_warm, warm[N_EXPERT_USED];
 };
 
 /* The least used way that none of the guessed experts has. */
@@ -62,20 +61,15 @@ IG_FN int give_up(struct chosen *c)
 IG_FN void want(const struct ig_args *a, struct chosen *c, struct guessed *g)
 {
     const struct ig_dahead *h = &a->xc.ahead;
-    const int room = c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] - under_way(c), warm = c->split[N_EXPERT_USED + IG_SPLIT_WARM];
-    g->n = g->n_warm = 0;
-    for (int k = 0; k < N_EXPERT_USED; k++) {
+    const int room = c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] - under_way(c);
+    for (int k = 0; k < N_EXPERT_USED && g->n < LEAST(room, IG_AHEAD_EACH); k++) {
         const int e = c->r.id[k];
-        if (e < 0 || e >= N_EXPERT || c->way[e] >= 0) continue;
-        const int fetch = g->n < LEAST(room, IG_AHEAD_EACH) && reachable(a, c, h->before, e) &&
-                          h->ways - N_EXPERT_USED - c->filling > 0;
-        const int way = fetch ? give_up(c) : -1;
-        if (way >= 0) {
-            g->expert[g->n] = e;
-            g->way[g->n++] = way;
-        } else if (g->n_warm < warm) {
-            g->warm[g->n_warm++] = e;
-        }
+        if (e < 0 || e >= N_EXPERT || c->way[e] >= 0 || !reachable(a, c, h->before, e)) continue;
+        if (h->ways - N_EXPERT_USED - c->filling <= 0) return;
+        const int way = give_up(c);
+        if (way < 0) return;
+        g->expert[g->n] = e;
+        g->way[g->n++] = way;
     }
 }
 
@@ -99,10 +93,9 @@ IG_FN void change_tables(const struct ig_args *a, const struct chosen *c, const 
     if (t == VICTIMS && g->n > 0) h->victim[from * VICTIM_WORDS + t] = c->filling;
 }
 
-/* Before ig_after_previous: what is there of that layer's set. */
-IG_FN void load_ahead(const struct ig_args *a, struct chosen *c, int threads)
+/* Before ig_after_previous: what is there of the guessed layer's set. */
+IG_FN void load_ahead(const struct ig_args *a, struct chosen *c, const struct ig_dahead *h, int threads)
 {
-    const struct ig_dahead *h = &a->xc.ahead;
     const int t = (int)threadIdx.x, from = table_of(a, 0);
     for (int e = t; e < N_EXPERT; e += threads) c->way[e] = ig_load_fresh(h->way + from * N_EXPERT + e);
     load_victims(c, h->victim + from * VICTIM_WORDS, h->ways);
@@ -110,33 +103,61 @@ IG_FN void load_ahead(const struct ig_args *a, struct chosen *c, int threads)
     if (t < 2 * IG_N_FILL) c->seen[t] = ig_load_fresh(a->xc.seen + t);
 }
 
-/* The block's work; with a limit of 0 there is none, and nobody waits for it. */
-IG_FN void look_ahead(const struct ig_args *a, struct chosen *c, int threads, int force)
+/* What comes into ahead's set. */
+IG_FN void fetch_guessed(const struct ig_args *a, struct chosen *c, struct guessed *g, int threads)
 {
-    IG_SHARED struct guessed g;
     const struct ig_dahead *h = &a->xc.ahead;
     const int t = (int)threadIdx.x;
+    if (t == 0) want(a, c, g);
     __syncthreads();
-    if (c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] == 0 && c->split[N_EXPERT_USED + IG_SPLIT_WARM] == 0) return;
-    guess(a, &c->r, threads, force);
-    if (t == 0) want(a, c, &g);
+    change_tables(a, c, g, threads);
+    if (t < g->n) {
+        h->asked[1 + t] = g->expert[t];
+        h->asked[1 + IG_AHEAD_EACH + t] = g->way[t];
+    }
+    if (t > 0) return;
+    h->asked[0] = g->n;
+    a->xc.begun[IG_AHEAD] = c->seen[IG_N_FILL + IG_AHEAD] + g->n;
+    h->count[IG_N_AHEAD] += (uint32_t)g->n;
+}
+
+/* One thread: what will be missing of next's experts, but for those that are asked for. -> how many */
+IG_FN int say_missing(const struct ig_args *a, const struct chosen *c, const struct guessed *g)
+{
+    int32_t *const to = a->xc.next.warm;
+    int n = 0;
+    for (int k = 0; k < N_EXPERT_USED && n < c->split[N_EXPERT_USED + IG_SPLIT_WARM]; k++) {
+        const int e = c->r.id[k];
+        int gone = e < 0 || e >= N_EXPERT || c->way[e] >= 0;
+        for (int i = 0; i < g->n; i++) gone |= g->expert[i] == e;
+        if (!gone) to[1 + n++] = e;
+    }
+    to[0] = n;
+    return n;
+}
+
+/* The block's work; with limits of 0 there is none.  Nobody waits for it.  `fetches`, `warms`: it guesses ahead's,
+ * next's layer. */
+IG_FN void look_ahead(const struct ig_args *a, struct chosen *c, int threads, int force, int fetches, int warms)
+{
+    IG_SHARED struct guessed g;
+    IG_SHARED int missing;
+    const int t = (int)threadIdx.x;
+    if (t == 0) g.n = missing = 0;
     __syncthreads();
-    change_tables(a, c, &g, threads);
-    if (t < g.n) {
-        h->asked[1 + t] = g.expert[t];
-        h->asked[1 + IG_AHEAD_EACH + t] = g.way[t];
-    }
-    if (t < g.n_warm) h->asked[2 + 2 * IG_AHEAD_EACH + t] = g.warm[t];
-    if (t == 0) {
-        h->asked[0] = g.n;
-        h->asked[1 + 2 * IG_AHEAD_EACH] = g.n_warm;
-        a->xc.begun[IG_AHEAD] = c->seen[IG_N_FILL + IG_AHEAD] + g.n;
-        h->count[IG_N_AHEAD] += (uint32_t)g.n;
-    }
-    if (g.n + g.n_warm == 0) return; /* nobody waits for it */
+    fetches = fetches && c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] > 0;
+    warms = warms && c->split[N_EXPERT_USED + IG_SPLIT_WARM] > 0;
+    if (!fetches && !warms) return;
+    guess(fetches ? &a->xc.ahead : &a->xc.next, &c->r, threads, force);
+    if (fetches) fetch_guessed(a, c, &g, threads);
+    if (warms && t == 0) missing = say_missing(a, c, &g);
+    __syncthreads();
+    if (g.n + missing == 0) return;
     ig_host_fence();
     __syncthreads();
-    if (t == 0) ig_post_host(h->posted, *a->xc.step);
+    if (t > 0) return;
+    if (g.n > 0) ig_post_host(a->xc.ahead.posted, *a->xc.step);
+    if (missing > 0) ig_post_host(a->xc.next.warm_posted, *a->xc.step);
 }
 
 #endif

@@ -74,10 +74,12 @@ enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WARM, IG_SP
 
 /* Numbers of fills count apart: those of what the CPU computed, and prefetches. */
 enum { IG_BEHIND, IG_AHEAD, IG_N_FILL };
+/* 1: next's layer is another than ahead's and has a guess of its own. */
+#define IG_GUESSES_NEXT(xc) ((xc).next.layer >= 0 && (xc).next.layer != (xc).ahead.layer)
 /* Prefetches that a layer may ask for. */
 enum { IG_AHEAD_EACH = 2 };
 
-/* Prefetch: a layer further on, whose router on this layer's residual stream says what it will want. */
+/* A guess: a layer further on, whose router on this layer's residual stream says what it will want. */
 struct ig_dahead {
     int32_t layer;                       /* -1: none */
     int32_t *way, *fill, *victim;        /* of that layer, as in struct ig_dcache */
@@ -87,11 +89,11 @@ struct ig_dahead {
     struct ig_dmat router;
     const float *norm, *norm_bias, *route_bias;
     float *rl;                           /* [experts] its logits */
-    /* mapped host memory: [k] what was recorded in place of them, -1: none; n, experts, ways to fill, then n and
-     * experts that the CPU may have to compute; number of the step */
+    /* mapped host memory: [k] what was recorded in place of them, -1: none; n, experts, ways to fill; n, experts
+     * that the CPU may have to compute; of both, number of the step */
     const int32_t *recorded;
-    int32_t *asked;
-    uint32_t *posted;
+    int32_t *asked, *warm;
+    uint32_t *posted, *warm_posted;
 };
 
 /* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
@@ -104,7 +106,8 @@ struct ig_dcache {
     int32_t *victim;
     int32_t *seen;                       /* of this layer: fills that had arrived, and begun, before its router */
     int32_t *arrived, *begun;            /* [IG_N_FILL] number of the last fill that has, and that was asked for */
-    struct ig_dahead ahead;
+    struct ig_dahead ahead;              /* what is prefetched */
+    struct ig_dahead next;               /* what the CPU brings into its caches; ahead's layer: the same guess */
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */
     uint32_t *count;                     /* of this layer: enum ig_dcount */
     uint32_t *step;                      /* steps so far, this one included */
@@ -157,7 +160,7 @@ struct ig_args {
     int32_t kv_alone; /* 1: of q, k and v, k and v alone */
     int32_t group;    /* rows of an item of the route */
     int32_t in;       /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
-    int32_t routers;  /* with a cache: ig_router's blocks for this layer's router; those behind are for ahead's */
+    int32_t routers;  /* with a cache: ig_router's blocks for this layer's router; those behind are for ahead's, then next's */
     int32_t *expert;  /* [R][k] chosen experts, rank by rank */
     float *weight;    /* [R][k] their weights */
     const float *mixer_norm_bias, *ffn_norm_bias;

@@ -78,14 +78,13 @@ static void layer_step(struct ig_engine *e, int layer)
     run_step(e, STEP_attn, ATTN_BLOCKS, IG_N_SPAN);
     run_step(e, STEP_attn_out, EMBD_PANELS, 1);
 #endif
-    const int ahead = IG_XC && ig_step.args.routed && ig_step.args.xc.ahead.layer >= 0;
-    run_step(e, STEP_router,
-             IG_ROUTER_LEAVES(IG_N_EMBD) + routers +
-                 (ahead ? ig_router_blocks(&ig_layers[ig_step.args.xc.ahead.layer].router) : 0),
-             1);
+    const int guesses = IG_XC && ig_step.args.routed
+                            ? (ig_step.args.xc.ahead.layer >= 0) + IG_GUESSES_NEXT(ig_step.args.xc)
+                            : 0;
+    run_step(e, STEP_router, IG_ROUTER_LEAVES(IG_N_EMBD) + routers * (1 + guesses), 1);
     const int cached = IG_XC && ig_step.args.routed;
     const int asks = cached && ig_step.args.xc.posted != NULL;
-    const int blocks = asks + ahead + routed_blocks(e, cached) + ig_aside_blocks();
+    const int blocks = asks + guesses + routed_blocks(e, cached) + ig_aside_blocks();
     run_step(e, STEP_gate_up, blocks + (cached ? fill_blocks(e, blocks) : 0), 1);
     run_step(e, STEP_down, EMBD_PANELS + cached, 1);
 }

@@ -108,12 +108,12 @@ static void warm_guessed(struct ig_worker *w, int layer)
     const struct ig_miss *m = &w->e->miss;
     int said = m->ask->split[IG_ASK_WARM] ? IG_N_LAYER : w->warmed;
     while (said > w->warmed &&
-           __atomic_load_n(&m->ask->guessed[said - 1].step, __ATOMIC_ACQUIRE) != m->step)
+           __atomic_load_n(&m->ask->warned[said - 1].step, __ATOMIC_ACQUIRE) != m->step)
         said--;
     if (said == w->warmed) return;
     w->warmed = said;
-    const int of = ig_cache_ahead(w->e, said - 1);
-    const int32_t *list = m->ask->guess[said - 1] + IG_GUESS_WARM;
+    const int of = ig_cache_next(w->e, said - 1);
+    const int32_t *list = m->ask->warm[said - 1];
     for (int i = 0; i < list[0] && of >= layer; i++)
         if (!warm_expert(w, layer, of, list[1 + i])) return;
 }

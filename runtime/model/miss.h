@@ -44,18 +44,14 @@ enum {
     IG_WARM_MOST = 2,
     IG_FILLS = 64
 };
-/* Of one layer: prefetches; words of what it guesses. */
-enum {
-    IG_GUESS_MOST = 2,
-    IG_GUESS_WARM = 1 + 2 * IG_GUESS_MOST,
-    IG_GUESS_WORDS = IG_GUESS_WARM + 1 + IG_N_EXPERT_USED
-};
+/* Of one layer: prefetches. */
+enum { IG_GUESS_MOST = 2 };
 
 /* Mapped host memory.  Arrays by layer, since the device may be layers ahead when nothing was
  * asked. */
 struct ig_ask {
     struct ig_flag posted; /* step x layers + the last layer that asked + 1 */
-    struct ig_flag done[IG_N_LAYER], guessed[IG_N_LAYER];
+    struct ig_flag done[IG_N_LAYER], guessed[IG_N_LAYER], warned[IG_N_LAYER];
     /* the step, n, ranks[k], experts[k], ways[k] that they shall be copied into afterwards (-1:
      * none) */
     int32_t asked[IG_N_LAYER][2 + 3 * IG_N_EXPERT_USED];
@@ -63,9 +59,10 @@ struct ig_ask {
      * ways; then IG_ASK_... */
     int32_t split[IG_ASK_WORDS];
     uint32_t fill[2][IG_FILLS]; /* numbers of fills, each at its number modulo IG_FILLS */
-    /* What a layer wants prefetched of the layer ahead: n, experts, ways; [IG_GUESS_WARM]: n and
-     * experts that will be missing there; recorded predictions of a layer (-1: none). */
-    int32_t guess[IG_N_LAYER][IG_GUESS_WORDS], recorded[IG_N_LAYER][IG_N_EXPERT_USED];
+    /* What a layer wants prefetched of the layer ahead: n, experts, ways; what the next one will
+     * lack: n, experts; recorded predictions of a layer (-1: none) for both. */
+    int32_t guess[IG_N_LAYER][1 + 2 * IG_GUESS_MOST], warm[IG_N_LAYER][1 + IG_N_EXPERT_USED],
+        recorded[2][IG_N_LAYER][IG_N_EXPERT_USED];
     struct ig_xq xq[IG_N_LAYER][IG_N_EMBD / IG_QBLOCK + 1];
     float xn[IG_N_LAYER][IG_N_EMBD];
     _Alignas(64) float answer[IG_N_EXPERT_USED * IG_N_EMBD];
