@@ -112,28 +112,38 @@ IG_FN void fetch_guessed(const struct ig_args *a, struct chosen *c, struct guess
     __syncthreads();
     change_tables(a, c, g, threads);
     if (t < g->n) {
-        h->asked[1 + t] = g->expert[t];
-        h->asked[1 + IG_AHEAD_EACH + t] = g->way[t];
+        ig_tell_host(h->asked + 1 + t, g->expert[t], *a->xc.step);
+        ig_tell_host(h->asked + 1 + IG_AHEAD_EACH + t, g->way[t], *a->xc.step);
     }
     if (t > 0) return;
-    h->asked[0] = g->n;
+    if (g->n > 0) {
+        ig_tell_host(h->asked, g->n, *a->xc.step);
+        ig_tell_host(h->asked + 1 + 2 * IG_AHEAD_EACH, c->seen[IG_N_FILL + IG_AHEAD] + 1, *a->xc.step);
+    }
     a->xc.begun[IG_AHEAD] = c->seen[IG_N_FILL + IG_AHEAD] + g->n;
     h->count[IG_N_AHEAD] += (uint32_t)g->n;
 }
 
-/* One thread: what will be missing of next's experts, but for those that are asked for. -> how many */
-IG_FN int say_missing(const struct ig_args *a, const struct chosen *c, const struct guessed *g)
+/* Will the expert, whose word this is, be the CPU's: missing, or on its way with others before it? */
+IG_FN int will_lack(const struct ig_args *a, const struct chosen *c, int e)
 {
-    int32_t *const to = a->xc.next.warm;
+    const int word = c->way[e], by = word >= 0 ? filled_by(word) : 0;
+    if (word < 0 || !(word & COMING)) return word < 0;
+    return ig_load_fresh(a->xc.next.fill + table_of(a, 0) * N_EXPERT + e) - c->seen[by] > 1;
+}
+
+/* One thread: what will be missing of next's experts, but for those that are asked for. */
+IG_FN void say_missing(const struct ig_args *a, const struct chosen *c, const struct guessed *g)
+{
+    uint64_t *const to = a->xc.next.warm;
     int n = 0;
     for (int k = 0; k < N_EXPERT_USED && n < c->split[N_EXPERT_USED + IG_SPLIT_WARM]; k++) {
         const int e = c->r.id[k];
-        int gone = e < 0 || e >= N_EXPERT || c->way[e] >= 0;
+        int gone = e < 0 || e >= N_EXPERT || !will_lack(a, c, e);
         for (int i = 0; i < g->n; i++) gone |= g->expert[i] == e;
-        if (!gone) to[1 + n++] = e;
+        if (!gone) ig_tell_host(to + 1 + n++, e, *a->xc.step);
     }
-    to[0] = n;
-    return n;
+    if (n > 0) ig_tell_host(to, n, *a->xc.step);
 }
 
 /* The block's work; with limits of 0 there is none.  Nobody waits for it.  `fetches`, `warms`: it guesses ahead's,
@@ -141,23 +151,14 @@ IG_FN int say_missing(const struct ig_args *a, const struct chosen *c, const str
 IG_FN void look_ahead(const struct ig_args *a, struct chosen *c, int threads, int force, int fetches, int warms)
 {
     IG_SHARED struct guessed g;
-    IG_SHARED int missing;
-    const int t = (int)threadIdx.x;
-    if (t == 0) g.n = missing = 0;
+    if (threadIdx.x == 0) g.n = 0;
     __syncthreads();
     fetches = fetches && c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] > 0;
     warms = warms && c->split[N_EXPERT_USED + IG_SPLIT_WARM] > 0;
     if (!fetches && !warms) return;
     guess(fetches ? &a->xc.ahead : &a->xc.next, &c->r, threads, force);
     if (fetches) fetch_guessed(a, c, &g, threads);
-    if (warms && t == 0) missing = say_missing(a, c, &g);
-    __syncthreads();
-    if (g.n + missing == 0) return;
-    ig_host_fence();
-    __syncthreads();
-    if (t > 0) return;
-    if (g.n > 0) ig_post_host(a->xc.ahead.posted, *a->xc.step);
-    if (missing > 0) ig_post_host(a->xc.next.warm_posted, *a->xc.step);
+    if (warms && threadIdx.x == 0) say_missing(a, c, &g);
 }
 
 #endif

@@ -89,11 +89,10 @@ struct ig_dahead {
     struct ig_dmat router;
     const float *norm, *norm_bias, *route_bias;
     float *rl;                           /* [experts] its logits */
-    /* mapped host memory: [k] what was recorded in place of them, -1: none; n, experts, ways to fill; n, experts
-     * that the CPU may have to compute; of both, number of the step */
+    /* mapped host memory: [k] what was recorded in place of them, -1: none; told words (ig_tell_host): n, experts,
+     * ways to fill, number of the first fill; n, experts that the CPU may have to compute; nothing is told where n is 0 */
     const int32_t *recorded;
-    int32_t *asked, *warm;
-    uint32_t *posted, *warm_posted;
+    uint64_t *asked, *warm;
 };
 
 /* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
@@ -120,9 +119,8 @@ struct ig_dcache {
     uint32_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
     /* mapped host memory: what the CPU is asked for and what it answers */
     const int32_t *host_split;
-    int32_t *asked;                      /* of this layer: the step, n, ranks[k], experts[k], ways[k] to fill (-1: none) */
-    struct ig_xq *asked_xq;
-    float *asked_xn;
+    uint64_t *asked;                     /* of this layer, told words: n, ranks[k], experts[k], ways[k] to fill (-1: none) */
+    uint64_t *asked_xq, *asked_xn;       /* the same of what they read */
     const float *answer;                 /* [k][N_EMBD], rank by rank */
     uint32_t *posted;                    /* step x layers + the last layer that asked + 1 */
     int32_t last;                        /* 1: no later layer has experts; it asks even when nothing is missing */

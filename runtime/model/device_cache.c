@@ -145,9 +145,7 @@ static void guess_args(const struct ig_engine *e, struct ig_dahead *h, int layer
     h->rl = (float *)(void *)(mem + IG_VRAM_GUESS_OFF) + i * IG_RL_STRIDE;
     h->recorded = ask->recorded[i][to];
     h->asked = ask->guess[layer];
-    h->posted = &ask->guessed[layer].step;
     h->warm = ask->warm[layer];
-    h->warm_posted = &ask->warned[layer].step;
 }
 
 void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)

@@ -16,25 +16,36 @@
 
 #if IG_XC
 
-/* Start what layers before `end` want prefetched, as far as they have said it; must 1: they have,
- * if they want anything.  The last one said so after all before it. */
-static void look(struct ig_engine *e, int end, int must)
+/* Has the device told this word in the step under way? */
+static int is_told(const struct ig_miss *m, const ig_told *from)
+{
+    return __atomic_load_n(from, __ATOMIC_RELAXED) >> 32 == m->step;
+}
+/* What it told; where a list's first word is there, the others are on their way. */
+static int32_t told(const struct ig_miss *m, const ig_told *from)
+{
+    uint64_t word;
+    while ((word = __atomic_load_n(from, __ATOMIC_RELAXED)) >> 32 != m->step) ig_pause();
+    return (int32_t)(uint32_t)word;
+}
+
+/* Start what layers want prefetched, as far as they have said it: in the order of their numbers,
+ * which the device's tables have, whatever is seen first. */
+static void look(struct ig_engine *e)
 {
     struct ig_miss *m = &e->miss;
-    int said = m->ask->split[IG_ASK_AHEAD] ? end : m->looked;
-    while (said > m->looked &&
-           __atomic_load_n(&m->ask->guessed[said - 1].step, __ATOMIC_ACQUIRE) != m->step)
-        said--;
-    for (int l = m->looked; l < said; l++) {
-        const int32_t *guess = m->ask->guess[l];
-        if (__atomic_load_n(&m->ask->guessed[l].step, __ATOMIC_ACQUIRE) != m->step) continue;
-        for (int i = 0; i < guess[0]; i++)
-            ig_cache_fill(e, ig_cache_ahead(e, l), guess[1 + i], guess[1 + IG_GUESS_MOST + i], 1);
+    for (int l = m->looked; l < IG_N_LAYER && m->ask->split[IG_ASK_AHEAD]; l++) {
+        const ig_told *guess = m->ask->guess[l];
+        if (!is_told(m, guess)) continue;
+        if ((uint32_t)told(m, guess + 1 + 2 * IG_GUESS_MOST) != m->fills[1] + 1) return;
+        const int n = told(m, guess);
+        for (int i = 0; i < n; i++)
+            ig_cache_fill(e, ig_cache_ahead(e, l), told(m, guess + 1 + i),
+                          told(m, guess + 1 + IG_GUESS_MOST + i), 1);
+        m->looked = l + 1;
     }
-    if (said > m->looked) m->looked = said;
-    if (must && end > m->looked) m->looked = end;
 }
-void ig_miss_look(struct ig_engine *e) { look(e, IG_N_LAYER, 1); }
+void ig_miss_look(struct ig_engine *e) { look(e); }
 
 enum { COPIER_LEAST = 8 }; /* threads: with fewer, thread 0 starts copies between answers */
 
@@ -50,13 +61,6 @@ static int starter(const struct ig_miss *m) { return m->copier ? m->team.n : 0; 
 
 /* An expert's hidden blocks, and gate's and up's panels of one. */
 enum { BLOCKS = IG_FF_PAD / IG_QBLOCK, OF_BLOCK = 4 };
-
-/* Part of an expert's n panels, always the same for a thread: what it brings into its core's cache
- * it will compute with.  Who has one more changes with the expert. */
-static void share(const struct ig_team *t, int tid, int expert, int n, int *lo, int *hi)
-{
-    ig_team_share(t, (tid + expert) % t->n, n, lo, hi);
-}
 
 /* The device has asked for this layer or a later one. */
 static int asked_for(const struct ig_miss *m, int layer)
@@ -84,7 +88,7 @@ static int warm_expert(const struct ig_worker *w, int layer, int of, int expert)
     const struct ig_layer *l = &ig_layers[of];
     const unsigned char *slab = ig_data(w->e, l->expert_off + (uint64_t)expert * l->expert_stride);
     int lo, hi;
-    share(&m->team, w->tid, expert, BLOCKS * OF_BLOCK, &lo, &hi);
+    ig_team_share(&m->team, w->tid, BLOCKS * OF_BLOCK, &lo, &hi);
     for (int i = lo; i < hi; i++) {
         const struct ig_mat *mat = i % 2 ? &l->up : &l->gate;
         const int p = i / OF_BLOCK * 2 + i % OF_BLOCK / 2;
@@ -93,7 +97,7 @@ static int warm_expert(const struct ig_worker *w, int layer, int of, int expert)
                         (uint32_t)ig_panel_bytes(mat->fmt, (int)mat->cols)))
             return 0;
     }
-    share(&m->team, w->tid, expert, (IG_N_EMBD + 15) / 16, &lo, &hi);
+    ig_team_share(&m->team, w->tid, (IG_N_EMBD + 15) / 16, &lo, &hi);
     for (int p = lo; p < hi; p++)
         if (!warm_panel(m, layer, slab + l->down.off + (uint64_t)p * l->down.stride,
                         (uint32_t)ig_panel_bytes(l->down.fmt, (int)l->down.cols)))
@@ -107,15 +111,14 @@ static void warm_guessed(struct ig_worker *w, int layer)
 {
     const struct ig_miss *m = &w->e->miss;
     int said = m->ask->split[IG_ASK_WARM] ? IG_N_LAYER : w->warmed;
-    while (said > w->warmed &&
-           __atomic_load_n(&m->ask->warned[said - 1].step, __ATOMIC_ACQUIRE) != m->step)
-        said--;
+    while (said > w->warmed && !is_told(m, m->ask->warm[said - 1])) said--;
     if (said == w->warmed) return;
     w->warmed = said;
     const int of = ig_cache_next(w->e, said - 1);
-    const int32_t *list = m->ask->warm[said - 1];
-    for (int i = 0; i < list[0] && of >= layer; i++)
-        if (!warm_expert(w, layer, of, list[1 + i])) return;
+    const ig_told *list = m->ask->warm[said - 1];
+    const int n = told(m, list);
+    for (int i = 0; i < n && of >= layer; i++)
+        if (!warm_expert(w, layer, of, told(m, list + 1 + i))) return;
 }
 
 /* Until the device has asked for this layer or a later one.  A device that has failed would leave
@@ -126,19 +129,18 @@ static void await_question(struct ig_worker *w, int layer)
     for (uint32_t spins = 1; !asked_for(&e->miss, layer); spins++) {
         ig_pause();
         /* Layers that lack nothing do not ask, but the next may wait for what they want. */
-        if (w->tid == starter(&e->miss)) look(e, IG_N_LAYER, 0);
+        if (w->tid == starter(&e->miss)) look(e);
         if (w->tid < e->miss.team.n) warm_guessed(w, layer);
         if (w->tid == 0 && spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
             !asked_for(&e->miss, layer))
             ig_die("device: it ended a step without asking for layer %d", layer);
     }
-    if (w->tid == starter(&e->miss)) look(e, layer, 1);
 }
 
 struct asked {
     const struct ig_layer *l;
     int layer, n;
-    const int32_t *rank, *expert, *way;
+    int32_t rank[IG_N_EXPERT_USED], expert[IG_N_EXPERT_USED], way[IG_N_EXPERT_USED];
 };
 
 static const unsigned char *expert_at(const struct ig_engine *e, const struct asked *q, int i)
@@ -177,13 +179,11 @@ static void hidden(struct ig_worker *w, const struct asked *q, int i, int block)
  * goes on to the hidden values. */
 static void half_block(struct ig_worker *w, const struct asked *q, int i, int block, int part)
 {
-    const struct ig_ask *ask = w->e->miss.ask;
     const struct ig_mat *m = part % 2 ? &q->l->up : &q->l->gate;
     const unsigned char *slab = expert_at(w->e, q, i);
     const int p = 2 * block + part / 2;
     if (p < ((int)m->rows + 15) / 16) {
-        const void *x =
-            ig_is_block(m->fmt) ? (const void *)ask->xq[q->layer] : (const void *)ask->xn[q->layer];
+        const void *x = ig_is_block(m->fmt) ? (const void *)w->xnq : (const void *)w->xn;
         ig_kern.panel[m->fmt](w->ya, slab + m->off + (uint64_t)p * m->stride, &x, IG_N_EMBD, 1);
         bias(w->ya[0], slab, m, p);
         memcpy(half[i][part % 2] + 16 * p, w->ya[0], sizeof w->ya[0]);
@@ -212,21 +212,18 @@ static void down(struct ig_worker *w, const struct asked *q, int i, int p)
            sizeof(float) * (size_t)rows);
 }
 
-/* All threads; shares are panels, so that they are even whatever the numbers. */
+/* All threads.  Items are panels, of all experts in turn, so that a thread's part of an expert does
+ * not depend on how many there are (warm_expert); who is through helps the others. */
 static void answer(struct ig_worker *w, const struct asked *q)
 {
     struct ig_team *team = &w->e->miss.team;
-    const int panels = (IG_N_EMBD + 15) / 16;
+    const int n = q->n, panels = (IG_N_EMBD + 15) / 16;
     int lo, hi;
-    for (int k = 0; k < q->n; k++) {
-        share(team, w->tid, q->expert[k], BLOCKS * OF_BLOCK, &lo, &hi);
-        for (int i = lo; i < hi; i++) half_block(w, q, k, i / OF_BLOCK, i % OF_BLOCK);
-    }
+    while (ig_team_take(team, w->tid, n * BLOCKS * OF_BLOCK, &lo, &hi))
+        for (int i = lo; i < hi; i++) half_block(w, q, i % n, i / n / OF_BLOCK, i / n % OF_BLOCK);
     ig_team_wait(team);
-    for (int k = 0; k < q->n; k++) {
-        share(team, w->tid, q->expert[k], panels, &lo, &hi);
-        for (int p = lo; p < hi; p++) down(w, q, k, p);
-    }
+    while (ig_team_take(team, w->tid, n * panels, &lo, &hi))
+        for (int i = lo; i < hi; i++) down(w, q, i % n, i / n);
     ig_team_wait(team);
 }
 
@@ -237,24 +234,52 @@ static void fill_behind(struct ig_engine *e, const struct asked *q)
         if (q->way[i] >= 0) ig_cache_fill(e, q->layer, q->expert[i], q->way[i], 0);
 }
 
+/* The row that the experts read, into the thread's own. */
+static void take_row(struct ig_worker *w, const struct ig_layer *l, int layer)
+{
+    const struct ig_miss *m = &w->e->miss;
+    if (ig_is_block(l->gate.fmt) || ig_is_block(l->up.fmt)) {
+        int32_t *const to = (int32_t *)(void *)w->xnq;
+        for (int i = 0; i < IG_XQ_WORDS; i++) to[i] = told(m, m->ask->xq[layer] + i);
+    }
+    if (ig_is_block(l->gate.fmt) && (l->up.rows == 0 || ig_is_block(l->up.fmt))) return;
+    for (int i = 0; i < IG_N_EMBD; i++) {
+        const int32_t word = told(m, m->ask->xn[layer] + i);
+        memcpy(w->xn + i, &word, sizeof word);
+    }
+}
+
+/* 0: nothing was missing.  Where something was, the device waits, so that all but a late copier see
+ * its post, and that one sees the words. */
+static int take_question(struct ig_worker *w, int layer, struct asked *q)
+{
+    const struct ig_miss *m = &w->e->miss;
+    const ig_told *asked = m->ask->asked[layer];
+    const uint32_t posted = __atomic_load_n(&m->ask->posted.step, __ATOMIC_ACQUIRE);
+    if (posted != m->step * IG_N_LAYER + (uint32_t)layer + 1 && !is_told(m, asked)) return 0;
+    q->l = &ig_layers[layer];
+    q->layer = layer;
+    q->n = told(m, asked);
+    for (int i = 0; i < q->n; i++) {
+        q->rank[i] = told(m, asked + 1 + i);
+        q->expert[i] = told(m, asked + 1 + IG_N_EXPERT_USED + i);
+        q->way[i] = told(m, asked + 1 + 2 * IG_N_EXPERT_USED + i);
+    }
+    if (q->n > 0 && w->tid < m->team.n) take_row(w, q->l, layer);
+    return q->n > 0;
+}
+
 void ig_miss_answer(struct ig_worker *w, int layer)
 {
     struct ig_miss *m = &w->e->miss;
     if (ig_layers[layer].ffn != IG_FFN_MOE) return;
     await_question(w, layer);
-    const int32_t *asked = m->ask->asked[layer];
-    if ((uint32_t)asked[0] != m->step) return; /* nothing was missing */
-    const struct asked q = { &ig_layers[layer],
-                             layer,
-                             asked[1],
-                             asked + 2,
-                             asked + 2 + IG_N_EXPERT_USED,
-                             asked + 2 + 2 * IG_N_EXPERT_USED };
-    if (q.n == 0) return;
+    struct asked q;
+    if (!take_question(w, layer, &q)) return;
     if (w->tid == m->team.n) { /* the copier */
         while (__atomic_load_n(&m->ask->done[layer].step, __ATOMIC_ACQUIRE) != m->step) {
             ig_pause();
-            look(w->e, IG_N_LAYER, 0);
+            look(w->e);
         }
         fill_behind(w->e, &q);
         return;
@@ -295,14 +320,14 @@ double ig_miss_rehearse(struct ig_engine *e, uint32_t from, int n, int of)
 #pragma omp parallel num_threads(e->miss.team.n)
     {
         struct ig_worker w = ig_worker(e, omp_get_thread_num());
-        int32_t rank[IG_N_EXPERT_USED], expert[IG_N_EXPERT_USED];
+        int32_t expert;
         for (int i = -1; i < n; i++) { /* a first one that is not measured */
-            const int layer = ig_miss_pick(from + (uint32_t)(i + 1), all_experts(), expert);
+            const int layer = ig_miss_pick(from + (uint32_t)(i + 1), all_experts(), &expert);
+            struct asked q = { .l = &ig_layers[layer], .layer = layer, .n = of };
             for (int k = 0; k < of; k++) {
-                rank[k] = k;
-                expert[k] = (expert[0] + k) % (int32_t)ig_layers[layer].n_expert;
+                q.rank[k] = k;
+                q.expert[k] = (expert + k) % (int32_t)ig_layers[layer].n_expert;
             }
-            const struct asked q = { &ig_layers[layer], layer, of, rank, expert, NULL };
             if (i == 0 && w.tid == 0) began = ig_seconds();
             answer(&w, &q);
         }

@@ -46,25 +46,31 @@ enum {
 };
 /* Of one layer: prefetches. */
 enum { IG_GUESS_MOST = 2 };
+/* A row as int8 blocks. */
+enum { IG_XQ_WORDS = IG_N_EMBD / IG_QBLOCK * (int)sizeof(struct ig_xq) / 4 };
+
+/* A word that the device tells, and in its upper half the step that it is of: words are seen in no
+ * certain order.  A list of them begins a cache line. */
+typedef uint64_t ig_told;
+#define IG_TOLD_LINE(n) (((n) + 7) / 8 * 8)
 
 /* Mapped host memory.  Arrays by layer, since the device may be layers ahead when nothing was
  * asked. */
 struct ig_ask {
     struct ig_flag posted; /* step x layers + the last layer that asked + 1 */
-    struct ig_flag done[IG_N_LAYER], guessed[IG_N_LAYER], warned[IG_N_LAYER];
-    /* the step, n, ranks[k], experts[k], ways[k] that they shall be copied into afterwards (-1:
-     * none) */
-    int32_t asked[IG_N_LAYER][2 + 3 * IG_N_EXPERT_USED];
+    struct ig_flag done[IG_N_LAYER];
+    /* n, ranks[k], experts[k], ways[k] that they shall be copied into afterwards (-1: none) */
+    _Alignas(64) ig_told asked[IG_N_LAYER][IG_TOLD_LINE(1 + 3 * IG_N_EXPERT_USED)];
+    /* What a layer wants prefetched of the layer ahead: n, experts, ways, number of the first fill;
+     * what the next one will lack: n, experts. */
+    ig_told guess[IG_N_LAYER][IG_TOLD_LINE(2 + 2 * IG_GUESS_MOST)];
+    ig_told warm[IG_N_LAYER][IG_TOLD_LINE(1 + IG_N_EXPERT_USED)];
+    ig_told xq[IG_N_LAYER][IG_TOLD_LINE(IG_XQ_WORDS)], xn[IG_N_LAYER][IG_TOLD_LINE(IG_N_EMBD)];
+    int32_t recorded[2][IG_N_LAYER][IG_N_EXPERT_USED]; /* predictions for both; -1: none */
     /* Of m misses that the link can reach, how many take it; [0]: 1, as many as there are empty
      * ways; then IG_ASK_... */
     int32_t split[IG_ASK_WORDS];
     uint32_t fill[2][IG_FILLS]; /* numbers of fills, each at its number modulo IG_FILLS */
-    /* What a layer wants prefetched of the layer ahead: n, experts, ways; what the next one will
-     * lack: n, experts; recorded predictions of a layer (-1: none) for both. */
-    int32_t guess[IG_N_LAYER][1 + 2 * IG_GUESS_MOST], warm[IG_N_LAYER][1 + IG_N_EXPERT_USED],
-        recorded[2][IG_N_LAYER][IG_N_EXPERT_USED];
-    struct ig_xq xq[IG_N_LAYER][IG_N_EMBD / IG_QBLOCK + 1];
-    float xn[IG_N_LAYER][IG_N_EMBD];
     _Alignas(64) float answer[IG_N_EXPERT_USED * IG_N_EMBD];
 };
 

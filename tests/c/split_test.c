@@ -244,15 +244,15 @@ static void one_late_step_decides_nothing(void **state)
     assert_true(t.mean[1] < 0.951);
 }
 
-/* What is far behind has one block; the others have all of theirs, in the same order. */
+/* What is far behind has two blocks; the others have all of theirs, in the same order. */
 static void far_behind_is_left_out(void **state)
 {
     (void)state;
     static const double took[3] = { 1.0, 1.5, 0.97 };
-    static const int order[] = { 0, 1, 2, 2, 0, 0, 2, 2, 0 };
+    static const int order[] = { 0, 1, 2, 2, 1, 0, 0, 2, 2, 0 };
     struct ig_trial t;
     ig_trial_init(&t, &rule, 3);
-    for (uint32_t i = 0; i < rule.warm + 9 * rule.block; i++) {
+    for (uint32_t i = 0; i < rule.warm + 10 * rule.block; i++) {
         if (i >= rule.warm) assert_int_equal(t.now, order[(i - rule.warm) / rule.block]);
         ig_trial_step(&t, &rule, took[t.now]);
     }
@@ -262,6 +262,32 @@ static void far_behind_is_left_out(void **state)
     /* The next trial tries it again. */
     for (uint32_t i = 0; i < rule.every + rule.block; i++) ig_trial_step(&t, &rule, took[t.now]);
     assert_int_equal(t.now, 1);
+}
+
+/* A text whose steps are not alike: what chance makes of a few rounds is no reason to leave way 0,
+ * what all rounds say is. */
+static double gains;
+static double took_text(int way, uint32_t i)
+{
+    (void)i;
+    return (1.0 + 0.6 * (chance() - 0.5)) * (way ? gains : 1.0);
+}
+static void chance_is_no_reason(void **state)
+{
+    (void)state;
+    static const struct ig_trial_rule eight = { 32, 16, 4, 8, 1024, 0.98, 1.3 };
+    int left[2] = { 0, 0 };
+    for (int i = 0; i < 400; i++)
+        for (int k = 0; k < 2; k++) {
+            struct ig_trial t;
+            gains = k ? 0.85 : 1.0;
+            ig_trial_init(&t, &eight, 2);
+            for (uint32_t s = 0; s < 400; s++) ig_trial_step(&t, &eight, took_text(t.now, s));
+            assert_int_equal(t.trials, 1);
+            left[k] += t.best;
+        }
+    assert_in_range(left[0], 0, 80);
+    assert_in_range(left[1], 380, 400);
 }
 
 int main(void)
@@ -276,6 +302,7 @@ int main(void)
         cmocka_unit_test(trial_order),
         cmocka_unit_test(one_late_step_decides_nothing),
         cmocka_unit_test(far_behind_is_left_out),
+        cmocka_unit_test(chance_is_no_reason),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("split", tests, NULL, NULL);

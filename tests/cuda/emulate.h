@@ -100,8 +100,11 @@ IG_FN void ig_await_host(const unsigned *done, unsigned step)
 {
     while (__atomic_load_n(done, __ATOMIC_ACQUIRE) != step) sched_yield();
 }
-IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELEASE); }
-IG_FN void ig_host_fence(void) {}
+IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELAXED); }
+IG_FN void ig_tell_host(uint64_t *to, int word, unsigned step)
+{
+    __atomic_store_n(to, (uint64_t)step << 32 | (unsigned)word, __ATOMIC_RELAXED);
+}
 IG_FN unsigned ig_clock(void)
 {
     struct timespec t;
