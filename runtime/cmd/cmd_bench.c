@@ -124,6 +124,15 @@ static void read_memory(struct bench *b)
     }
 }
 
+/* Decode until a device has chosen its way, or for so many steps. */
+static void settle(struct bench *b)
+{
+    enum { STEPS_MOST = 2048 };
+    const int n = b->test[DECODE].tokens;
+    for (int at = 0; n > 0 && at < STEPS_MOST && !ig_settled(b->e); at += n)
+        if (decode_once(b) < 0) return;
+}
+
 /* One unmeasured round, then the repetitions; a signal ends them early. */
 static void measure(struct bench *b)
 {
@@ -135,6 +144,7 @@ static void measure(struct bench *b)
         if (b->test[DECODE].tokens > 0) ms[DECODE] = decode_once(b);
         if (ms[PREFILL] < 0 || ms[DECODE] < 0) break;
         if (i < 0) {
+            settle(b);
             ig_expert_stats_reset(b->e);
             /* Everything the engine uses was used; the benchmark's own memory comes after. */
             ig_peak(b->e, &b->peak, &b->planned);

@@ -23,6 +23,10 @@ static const struct ig_trial_rule *rule_of(const struct ig_miss *m)
 
 int ig_miss_share(const struct ig_miss *m) { return IG_XC_STATIC ? 0 : m->share; }
 
+/* A thread's part of an expert that comes into its core's cache before it is asked for: more would
+ * push out what came before. */
+#define WARM_BYTES (UINT64_C(512) << 10)
+
 /* A way of the trial: its split; prefetch or not; what the CPU computes is copied behind the work,
  * or stays missing. */
 static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name, int ahead,
@@ -31,7 +35,7 @@ static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name, 
     struct ig_miss_way *w = &m->way[(*n)++];
     *w = (struct ig_miss_way){ .name = name };
     w->ahead = ahead ? IG_FILLS_AHEAD : 0;
-    w->warm = ahead ? IG_WARM_MOST : 0;
+    w->warm = ahead && IG_XC_SLOT_BYTES / (uint64_t)m->team.n <= WARM_BYTES ? IG_WARM_MOST : 0;
     w->behind = !behind ? 0 : ahead ? IG_FILLS_BESIDE : IG_FILLS_MOST;
     return w;
 }
