@@ -62,7 +62,8 @@ IG_FN void want(const struct ig_args *a, struct chosen *c, struct guessed *g)
 {
     const struct ig_dahead *h = &a->xc.ahead;
     const int room = c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] - under_way(c);
-    for (int k = 0; k < N_EXPERT_USED && g->n < LEAST(room, IG_AHEAD_EACH); k++) {
+    const int ranks = LEAST(c->split[N_EXPERT_USED + IG_SPLIT_RANKS], N_EXPERT_USED);
+    for (int k = 0; k < ranks && g->n < LEAST(room, IG_AHEAD_EACH); k++) {
         const int e = c->r.id[k];
         if (e < 0 || e >= N_EXPERT || c->way[e] >= 0 || !reachable(a, c, h->before, e)) continue;
         if (h->ways - N_EXPERT_USED - c->filling <= 0) return;

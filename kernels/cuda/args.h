@@ -70,7 +70,7 @@ enum ig_dcount {
 };
 
 /* Words of struct ig_ask's split, behind the k + 1 numbers. */
-enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WARM, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_MORE };
+enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_RANKS, IG_SPLIT_WARM, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_MORE };
 
 /* Numbers of fills count apart: those of what the CPU computed, and prefetches. */
 enum { IG_BEHIND, IG_AHEAD, IG_N_FILL };
@@ -78,6 +78,8 @@ enum { IG_BEHIND, IG_AHEAD, IG_N_FILL };
 #define IG_GUESSES_NEXT(xc) ((xc).next.layer >= 0 && (xc).next.layer != (xc).ahead.layer)
 /* Prefetches that a layer may ask for. */
 enum { IG_AHEAD_EACH = 2 };
+/* Fills that may be under way, beside prefetch, for one behind the work that nothing else would bring. */
+enum { IG_BEHIND_LEAST = 2 };
 
 /* A guess: a layer further on, whose router on this layer's residual stream says what it will want. */
 struct ig_dahead {
@@ -105,6 +107,7 @@ struct ig_dcache {
     int32_t *victim;
     int32_t *seen;                       /* of this layer: fills that had arrived, and begun, before its router */
     int32_t *arrived, *begun;            /* [IG_N_FILL] number of the last fill that has, and that was asked for */
+    int32_t alone;                       /* 1: no other layer prefetches for this one */
     struct ig_dahead ahead;              /* what is prefetched */
     struct ig_dahead next;               /* what the CPU brings into its caches; ahead's layer: the same guess */
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */

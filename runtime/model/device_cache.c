@@ -28,6 +28,7 @@ _Static_assert((SEEN + 2 * IG_N_FILL * IG_N_LAYER) * 4 == IG_VRAM_COUNT_BYTES, "
 _Static_assert(IG_ASK_PAGES == IG_N_EXPERT_USED + IG_SPLIT_PAGES &&
                    IG_ASK_BEHIND == IG_N_EXPERT_USED + IG_SPLIT_BEHIND &&
                    IG_ASK_AHEAD == IG_N_EXPERT_USED + IG_SPLIT_AHEAD &&
+                   IG_ASK_RANKS == IG_N_EXPERT_USED + IG_SPLIT_RANKS &&
                    IG_ASK_WARM == IG_N_EXPERT_USED + IG_SPLIT_WARM &&
                    IG_ASK_WAIT == IG_N_EXPERT_USED + IG_SPLIT_WAIT &&
                    IG_ASK_EACH == IG_N_EXPERT_USED + IG_SPLIT_EACH &&
@@ -162,6 +163,8 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)
     c->victim = victims_of(mem, layer);
     c->seen = (int32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + SEEN + 2 * IG_N_FILL * layer;
     c->count = counts_of(mem, layer);
+    c->alone = 1;
+    for (int i = IG_N_LAYER_ENC; i < layer; i++) c->alone &= ig_cache_ahead(e, i) != layer;
     guess_args(e, &c->ahead, layer, 0, ig_cache_ahead(e, layer));
     const int next = ig_cache_next(e, layer);
     guess_args(e, &c->next, layer, next != c->ahead.layer, next);
@@ -322,7 +325,7 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     return s;
 }
 
-enum { AHEAD = 1 }; /* layers with experts that prefetch looks ahead, if not said otherwise */
+enum { AHEAD = 2 }; /* layers with experts that prefetch looks ahead, if not said otherwise */
 #define PINNED_FIRST (UINT64_C(1) << 30)
 static void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: said all */
 
