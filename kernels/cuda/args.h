@@ -122,7 +122,8 @@ struct ig_dcache {
     uint32_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
     /* mapped host memory: what the CPU is asked for and what it answers */
     const int32_t *host_split;
-    uint64_t *asked;                     /* of this layer, told words: n, ranks[k], experts[k], ways[k] to fill (-1: none) */
+    uint64_t *asked;                     /* of this layer, told words: n, ranks[k], experts[k], ways[k] to fill (-1: none), number
+                                          * of the last prefetch that a layer before it asked for */
     uint64_t *asked_xq, *asked_xn;       /* the same of what they read */
     const float *answer;                 /* [k][N_EMBD], rank by rank */
     uint32_t *posted;                    /* step x layers + the last layer that asked + 1 */

@@ -144,6 +144,7 @@ IG_FN void ask_cpu(const struct ig_args *a, const struct chosen *c, int threads)
     /* A write that has to be seen on the other side of a busy link takes long. */
     if (n == 0 && !a->xc.last && !c->split[N_EXPERT_USED + IG_SPLIT_EACH]) return;
     if (t == 0) ig_tell_host(a->xc.asked, n, step);
+    if (t == 0) ig_tell_host(a->xc.asked + 1 + 3 * N_EXPERT_USED, c->seen[IG_N_FILL + IG_AHEAD], step);
     if (t == 0) ig_post_host(a->xc.posted, step * N_LAYER + (unsigned)a->layer + 1);
     if (n > 0) {
         const int *xq = (const int *)(const void *)a->xq, *xn = (const int *)(const void *)a->xn;

@@ -124,13 +124,12 @@ static void read_memory(struct bench *b)
     }
 }
 
-/* Decode until a device has chosen its way, or for so many steps. */
+/* Decode until a device has chosen its way, or for so many times as long as is measured. */
 static void settle(struct bench *b)
 {
-    enum { STEPS_MOST = 2048 };
-    const int n = b->test[DECODE].tokens;
-    for (int at = 0; n > 0 && at < STEPS_MOST && !ig_settled(b->e); at += n)
-        if (decode_once(b) < 0) return;
+    enum { TIMES = 4 };
+    for (int i = 0; b->test[DECODE].tokens > 0 && i < TIMES * b->o->repetitions; i++)
+        if (ig_settled(b->e) || decode_once(b) < 0) return;
 }
 
 /* One unmeasured round, then the repetitions; a signal ends them early. */

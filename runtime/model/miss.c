@@ -121,20 +121,32 @@ static void warm_guessed(struct ig_worker *w, int layer)
         if (!warm_expert(w, layer, of, told(m, list + 1 + i))) return;
 }
 
-/* Until the device has asked for this layer or a later one.  A device that has failed would leave
- * us waiting; thread 0, which starts it, sees to that. */
+/* The device has asked for exactly this layer. */
+static int asks(const struct ig_miss *m, int layer)
+{
+    const uint32_t posted = __atomic_load_n(&m->ask->posted.step, __ATOMIC_ACQUIRE);
+    return posted == m->step * IG_N_LAYER + (uint32_t)layer + 1 || is_told(m, m->ask->asked[layer]);
+}
+
+/* Until the device has asked for this layer or a later one; then all that was to be prefetched
+ * before has been started, since what the device does next may wait for it.  A device that has
+ * failed would leave us waiting; thread 0, which starts it, sees to that. */
 static void await_question(struct ig_worker *w, int layer)
 {
     struct ig_engine *e = w->e;
-    for (uint32_t spins = 1; !asked_for(&e->miss, layer); spins++) {
+    struct ig_miss *m = &e->miss;
+    for (uint32_t spins = 1; !asked_for(m, layer); spins++) {
         ig_pause();
         /* Layers that lack nothing do not ask, but the next may wait for what they want. */
-        if (w->tid == starter(&e->miss)) look(e);
-        if (w->tid < e->miss.team.n) warm_guessed(w, layer);
+        if (w->tid == starter(m)) look(e);
+        if (w->tid < m->team.n) warm_guessed(w, layer);
         if (w->tid == 0 && spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
-            !asked_for(&e->miss, layer))
+            !asked_for(m, layer))
             ig_die("device: it ended a step without asking for layer %d", layer);
     }
+    if (w->tid != starter(m) || !asks(m, layer)) return;
+    const uint32_t until = (uint32_t)told(m, m->ask->asked[layer] + 1 + 3 * IG_N_EXPERT_USED);
+    while ((int32_t)(m->fills[1] - until) < 0) look(e);
 }
 
 struct asked {
@@ -249,14 +261,13 @@ static void take_row(struct ig_worker *w, const struct ig_layer *l, int layer)
     }
 }
 
-/* 0: nothing was missing.  Where something was, the device waits, so that all but a late copier see
- * its post, and that one sees the words. */
+/* 0: nothing was missing.  (Where something was, the device waits for those who see its post; the
+ * copier may come later and sees the words.) */
 static int take_question(struct ig_worker *w, int layer, struct asked *q)
 {
     const struct ig_miss *m = &w->e->miss;
     const ig_told *asked = m->ask->asked[layer];
-    const uint32_t posted = __atomic_load_n(&m->ask->posted.step, __ATOMIC_ACQUIRE);
-    if (posted != m->step * IG_N_LAYER + (uint32_t)layer + 1 && !is_told(m, asked)) return 0;
+    if (!asks(m, layer)) return 0;
     q->l = &ig_layers[layer];
     q->layer = layer;
     q->n = told(m, asked);

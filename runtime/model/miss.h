@@ -60,8 +60,9 @@ typedef uint64_t ig_told;
 struct ig_ask {
     struct ig_flag posted; /* step x layers + the last layer that asked + 1 */
     struct ig_flag done[IG_N_LAYER];
-    /* n, ranks[k], experts[k], ways[k] that they shall be copied into afterwards (-1: none) */
-    _Alignas(64) ig_told asked[IG_N_LAYER][IG_TOLD_LINE(1 + 3 * IG_N_EXPERT_USED)];
+    /* n, ranks[k], experts[k], ways[k] that they shall be copied into afterwards (-1: none), number
+     * of the last prefetch that a layer before it asked for */
+    _Alignas(64) ig_told asked[IG_N_LAYER][IG_TOLD_LINE(2 + 3 * IG_N_EXPERT_USED)];
     /* What a layer wants prefetched of the layer ahead: n, experts, ways, number of the first fill;
      * what the next one will lack: n, experts. */
     ig_told guess[IG_N_LAYER][IG_TOLD_LINE(2 + 2 * IG_GUESS_MOST)];
