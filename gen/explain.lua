@@ -104,6 +104,8 @@ local function describe_cache(plan, add)
   if cache.policy == "static" then
     add("           filled at start with each layer's %s, and kept so; the CPU computes all misses",
       cache.traced and "most used experts of the trace" or "first experts (no trace=FILE to choose by)")
+  elseif cache.traced then
+    add("           filled at start with each layer's most used experts of the trace, by whose counts it goes on")
   end
   local weighed = {}
   for i, g in ipairs(cache.weighed) do

@@ -121,7 +121,7 @@ GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2
                gpt-oss deepseek-v2 deepseek-v3 switch-transformer,$(if $(call golden_of,$g),$g))
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
-XC          := xc-mixtral xc-stream xc-static xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
+XC          := xc-mixtral xc-stream xc-static xc-traced xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
 GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) fast-bf16 $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := $(T)/unified.lua
@@ -131,7 +131,7 @@ $(T)/unified.lua: hw/h200.lua
 	@mkdir -p $(@D)
 	@sed 's/^  gpu = {$$/&\n    unified = true,/' $< >$@
 # A trace that prefers other experts in each layer than the first ones.
-gpu-engine-xc-static: $(T)/skewed.csv
+gpu-engine-xc-static gpu-engine-xc-traced: $(T)/skewed.csv
 $(T)/skewed.csv: tests/skewed.awk
 	@mkdir -p $(@D)
 	@awk -f $< </dev/null >$@
@@ -140,6 +140,7 @@ ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
 ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
 # Filled at start by a trace, for good; half of the slots have room for a layer that passes.
 ENGINE_xc-static    := tests/golden/mixtral vram_ways=6 policy=static trace=$(T)/skewed.csv
+ENGINE_xc-traced    := tests/golden/mixtral vram_ways=6 trace=$(T)/skewed.csv
 ENGINE_xc-odd       := tests/fixture/odd.lua quant=q4_0 vram_ways=2
 ENGINE_xc-switch    := tests/fixture/switch.lua quant=q8_0 vram_ways=5
 ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4

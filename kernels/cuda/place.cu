@@ -76,10 +76,11 @@ IG_FN void keep_set(const struct ig_args *a, struct chosen *c, int threads)
 {
     IG_SHARED float worth[N_WAY];
     const int t = (int)threadIdx.x, to = table_of(a, 1), from = 1 - to, ways = a->xc.ways;
+    const float fade = (float)c->split[N_EXPERT_USED + IG_SPLIT_FADE] / IG_FADE_ONE;
     for (int e = t; e < N_EXPERT; e += threads) {
         int fill = ig_load_fresh(a->xc.fill + from * N_EXPERT + e);
         const int word = keep_expert(a, c, e, ig_load_fresh(a->xc.way + from * N_EXPERT + e), &fill);
-        float use = c->use[e] * CACHE_FADE;
+        float use = c->use[e] * fade;
         for (int k = 0; k < N_EXPERT_USED; k++) use += c->r.id[k] == e ? 1.0f : 0.0f;
         c->use[e] = use;
         a->xc.use[to * N_EXPERT + e] = use;

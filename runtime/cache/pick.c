@@ -1,12 +1,12 @@
 /* pick.c -- see pick.h. */
 #include "pick.h"
 
+#include <math.h>
+
 double ig_pick_experts(const struct ig_pick *p, int n)
 {
-    double left = 1.0, miss = 1.0 - (double)p->n_used / p->n_expert;
-    for (; n > 0; n /= 2, miss *= miss) /* miss to the n-th */
-        if (n % 2) left *= miss;
-    return p->n_expert * (1.0 - left);
+    if (n < 1) return 0.0;
+    return p->n_expert * (1.0 - pow(1.0 - (double)p->n_used / p->n_expert, pow(n, 0.7)));
 }
 
 double ig_pick_cpu(const struct ig_pick *p, int n)
@@ -16,17 +16,23 @@ double ig_pick_cpu(const struct ig_pick *p, int n)
 
 static double max(double a, double b) { return a > b ? a : b; }
 
+static double times(double s, double factor) { return factor > 0.0 ? s * factor : s; }
+
 /* Seconds of a batch with these layers on the processor, whose time for one is `cpu`. */
 static double takes(const struct ig_pick *p, int n_layer, double cpu, const uint8_t *by_cpu)
 {
     double now = 0.0, link = 0.0, buffer[2] = { 0.0, 0.0 }; /* when each is free again */
-    int turn = 0;
+    int turn = 0, of_cpu = 0;
+    for (int i = 0; i < n_layer; i++) of_cpu += by_cpu[i];
+    const int both = of_cpu > 0 && of_cpu < n_layer;
+    const double bring = both ? times(p->link, p->link_beside) : p->link;
+    if (both) cpu = times(cpu, p->cpu_beside);
     for (int i = 0; i < n_layer; i++) {
         if (by_cpu[i]) {
             now += cpu;
             continue;
         }
-        link = max(link, buffer[turn]) + p->link;
+        link = max(link, buffer[turn]) + bring;
         buffer[turn] = now = max(now, link);
         turn = !turn;
     }

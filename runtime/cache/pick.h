@@ -4,7 +4,8 @@
  * The link brings layers one after the other into two buffers in turn, while the layers before are
  * computed; a layer of the processor's leaves the link free for those behind it.  As many layers
  * are the processor's, evenly between the others, as make the batch end soonest; none or all are
- * among the choices, so it never takes longer than with either alone.
+ * among the choices, so it never takes longer than with either alone.  Where both work, either takes
+ * longer, since they share RAM.
  */
 #ifndef IG_PICK_H
 #define IG_PICK_H
@@ -16,10 +17,13 @@ struct ig_pick {
     double link;             /* to bring all its experts; 0: it cannot */
     double start, each, row; /* of the processor: before the first expert, an expert, a row's share
                                 of one expert; each 0: it does not take part */
-    int n_expert, n_used;    /* of a layer; of a row */
+    double link_beside, cpu_beside; /* so many times as long beside the other; 0: as long */
+    int n_expert, n_used;           /* of a layer; of a row */
 };
 
-/* How many experts n rows choose together, if each row chooses at random. */
+/* How many experts n rows of a text choose together: neighbours choose alike, so n rows choose as
+ * many as n^0.7 that choose at random.  (2 to 128 rows of the three traces of docs/POLICIES.md:
+ * n^0.60 to n^0.85.) */
 double ig_pick_experts(const struct ig_pick *p, int n);
 /* The processor's time for a layer of n rows. */
 double ig_pick_cpu(const struct ig_pick *p, int n);

@@ -32,6 +32,7 @@ _Static_assert(IG_ASK_PAGES == IG_N_EXPERT_USED + IG_SPLIT_PAGES &&
                    IG_ASK_WARM == IG_N_EXPERT_USED + IG_SPLIT_WARM &&
                    IG_ASK_WAIT == IG_N_EXPERT_USED + IG_SPLIT_WAIT &&
                    IG_ASK_EACH == IG_N_EXPERT_USED + IG_SPLIT_EACH &&
+                   IG_ASK_FADE == IG_N_EXPERT_USED + IG_SPLIT_FADE &&
                    IG_ASK_WORDS == IG_N_EXPERT_USED + IG_SPLIT_MORE &&
                    (int)IG_GUESS_MOST == (int)IG_AHEAD_EACH,
                "both sides mean the same words");
@@ -359,13 +360,15 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     /* Its threads start prefetches, too. */
     m->cpu = IG_XC_STATIC || m->share != 100 || o->ahead > 1 || m->reach < experts ||
              m->sets < routed_before(IG_N_LAYER);
-    ig_miss_team(e, m->cpu && !IG_XC_STATIC && m->ways > IG_N_EXPERT_USED &&
-                        (m->ahead || m->behind == 1 || (m->behind < 0 && m->share < 0)));
+    ig_miss_team(e);
     ig_device_slow(e->device, o->link_bw);
     m->link_bw = o->link_bw;
     if (o->link_bw)
         ig_downgrade_add(e, "link: simulated, at most %.1f GB/s", 1e-9 * (double)o->link_bw);
     ig_rate_measure(e);
+    m->slow = ig_miss_slow(m);
+    if (m->slow && !o->ahead) m->ahead = 0;
+    ig_miss_team(e); /* as the rates have it */
     ig_miss_plan(m);
     ig_prefill_open(e);
     ig_hot_fill(e);

@@ -45,9 +45,9 @@ const unsigned char *ig_stream_layer(struct ig_engine *e, int layer);
 void ig_stream_next(struct ig_engine *e, int layer);
 void ig_stream_end(struct ig_engine *e);
 
-/* Policy static: what the slots keep comes into them; other things have passed through them; so it
- * comes back before a row goes by itself. */
-#if IG_XC_STATIC
+/* With a table of uses: the most used experts come into the slots at start.  Policy static: other
+ * things have passed through them; so they come back before a row goes by itself. */
+#ifdef IG_POLICY_HOT
 void ig_hot_fill(struct ig_engine *e);
 void ig_hot_gone(void);
 void ig_hot_back(struct ig_engine *e);

@@ -145,8 +145,10 @@ void ig_prefill_open(struct ig_engine *e)
     const int k = IG_N_EXPERT_USED, link = first_link(m);
     *p = (struct ig_pick){ .n_expert = IG_N_EXPERT, .n_used = IG_N_EXPERT_USED };
     if (ig_stream_fits(e)) p->link = m->link.start + m->link.each[0] * IG_N_EXPERT;
+    if (m->link.each[0] > 0.0) p->link_beside = m->link.each[1] / m->link.each[0];
+    if (m->by_cpu.each[0] > 0.0) p->cpu_beside = m->by_cpu.each[1] / m->by_cpu.each[0];
     p->start = m->by_cpu.start;
-    p->each = m->by_cpu.each[m->link.each[0] > 0.0];
+    p->each = m->by_cpu.each[0];
     if (p->each > 0.0) time_batches(e, p);
     /* The first prompt finds no expert there. */
     ig_prefill.step_s = routed() * ig_split_seconds(&m->link, &m->by_cpu, link, k - link);

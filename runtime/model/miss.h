@@ -25,7 +25,8 @@ struct ig_flag {
 /* Words of `split` behind its k + 1 numbers: how many pages of 4 KiB of the experts the link can
  * reach; how many fills may be under way for one behind the work to begin, and for a prefetch; how
  * many ranks of a guess are prefetched; how many experts that will be missing a layer names ahead;
- * 1: the next to arrive is waited for; 1: layers ask even when nothing is missing. */
+ * 1: the next to arrive is waited for; 1: layers ask even when nothing is missing; what
+ * a use counts in the next step, of IG_FADE_ONE (kernels/cuda/args.h). */
 enum {
     IG_ASK_PAGES = IG_N_EXPERT_USED + 1,
     IG_ASK_BEHIND,
@@ -34,12 +35,15 @@ enum {
     IG_ASK_WARM,
     IG_ASK_WAIT,
     IG_ASK_EACH,
+    IG_ASK_FADE,
     IG_ASK_WORDS
 };
 /* Fills count apart by kind (kernels/cuda/args.h); most under way (the link's queue: each holds a
- * way that is of no use until it is there), alone and beside prefetches; more than that. */
+ * way that is of no use until it is there), alone, over a slow link and beside prefetches; more
+ * than that. */
 enum {
     IG_FILLS_MOST = 8,
+    IG_FILLS_SLOW = 2,
     IG_FILLS_BESIDE = 1,
     IG_FILLS_AHEAD = 1,
     IG_WARM_MOST = 3,
@@ -94,6 +98,7 @@ struct ig_miss {
     uint64_t reach;              /* bytes of the experts that the device can read; grows at first */
     uint64_t reach_want;         /* and shall read in the end */
     struct ig_side link, by_cpu; /* an expert over the link, by the CPU: as measured */
+    int slow;                    /* 1: the link brings few experts a step (ig_miss_slow) */
     /* Ways on trial; 0: what is kept unless another is clearly faster (miss_plan.c). */
     struct ig_miss_way {
         const char *name;
@@ -104,6 +109,10 @@ struct ig_miss {
     double began;          /* of the step under way */
 };
 
+/* By link and by_cpu: m->slow, over which nothing is prefetched and no thread waits for copies. */
+int ig_miss_slow(const struct ig_miss *m);
+/* What a use counts in the next step. */
+float ig_miss_fade(const struct ig_miss *m);
 /* The tables of `split`, from link, by_cpu and share. */
 void ig_miss_plan(struct ig_miss *m);
 /* Per cent of a step's misses that take the link, -1: as measured.  Policy static keeps what is in
@@ -125,8 +134,8 @@ const char *ig_miss_says(const struct ig_miss *m);
 int ig_miss_pick(uint32_t i, uint32_t most, int32_t *expert);
 /* Compute n questions of `of` experts, of picks `from` and on; seconds of a question. */
 double ig_miss_rehearse(struct ig_engine *e, uint32_t from, int n, int of);
-/* Who computes: with or without a thread for the copies. */
-void ig_miss_team(struct ig_engine *e, int fills);
+/* Who computes: with or without a thread for the copies, as m says. */
+void ig_miss_team(struct ig_engine *e);
 /* All threads: wait for a layer's question and answer it, or start what it asks to be copied. */
 void ig_miss_answer(struct ig_worker *w, int layer);
 

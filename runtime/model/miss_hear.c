@@ -45,9 +45,11 @@ void ig_miss_look(struct ig_engine *e) { look(e); }
 
 enum { COPIER_LEAST = 8 }; /* threads: with fewer, thread 0 starts copies between answers */
 
-void ig_miss_team(struct ig_engine *e, int fills)
+void ig_miss_team(struct ig_engine *e)
 {
     struct ig_miss *m = &e->miss;
+    const int fills = m->cpu && !IG_XC_STATIC && !m->slow && m->ways > IG_N_EXPERT_USED &&
+                      (m->ahead || m->behind == 1 || (m->behind < 0 && m->share < 0));
     m->copier = fills && e->team.n >= COPIER_LEAST;
     ig_team_set(&m->team, e->team.n - m->copier, NULL);
 }

@@ -3,6 +3,7 @@
  */
 #include "state.h"
 #include "machine.h"
+#include "cuda/args.h"
 
 #include <string.h>
 
@@ -22,6 +23,18 @@ static const struct ig_trial_rule *rule_of(const struct ig_miss *m)
     return m->way[0].behind || m->way[0].ahead ? &short_blocks : &long_blocks;
 }
 
+/* What is prefetched over such a link comes after its layer, even if that lacks all its experts;
+ * what is copied in two steps of it can be started by any thread. */
+#define SLOW_LAYERS 2.0
+
+int ig_miss_slow(const struct ig_miss *m)
+{
+    const double layer = ig_split_seconds(&m->link, &m->by_cpu, 0, IG_N_EXPERT_USED);
+    return m->by_cpu.each[0] > 0.0 && m->link.each[0] > SLOW_LAYERS * layer;
+}
+
+float ig_miss_fade(const struct ig_miss *m) { return m->slow ? IG_XC_FADE_SLOW : IG_XC_FADE; }
+
 int ig_miss_share(const struct ig_miss *m) { return IG_XC_STATIC ? 0 : m->share; }
 
 /* A thread's part of an expert that comes into its core's cache before it is asked for: more would
@@ -39,6 +52,8 @@ static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name, 
     w->warm = ahead && IG_XC_SLOT_BYTES / (uint64_t)m->team.n <= WARM_BYTES ? IG_WARM_MOST : 0;
     return w;
 }
+static int copies_most(const struct ig_miss *m) { return m->slow ? IG_FILLS_SLOW : IG_FILLS_MOST; }
+
 static void by_link(struct ig_miss_way *w, int per_cent)
 {
     for (int n = 0; n <= IG_N_EXPERT_USED; n++) w->split[n] = (n * per_cent + 50) / 100;
@@ -61,7 +76,7 @@ static void plan_copies(struct ig_miss *m)
     int n = 0;
     if (cpu < 1.5 * link) {
         if (ahead) by_link(add_way(m, &n, "by the CPU and prefetch", IG_FILLS_AHEAD, 0), 0);
-        by_link(add_way(m, &n, "by the CPU and copies", 0, IG_FILLS_MOST), 0);
+        by_link(add_way(m, &n, "by the CPU and copies", 0, copies_most(m)), 0);
     }
     /* A link far below the CPU is not worth a trial's steps. */
     if (n == 0 || m->link.each[0] < 3 * m->by_cpu.each[0]) {
@@ -82,8 +97,8 @@ void ig_miss_plan(struct ig_miss *m)
         return;
     }
     const int ahead = m->ahead ? IG_FILLS_AHEAD : 0, behind = can && m->behind == 1;
-    struct ig_miss_way *w =
-        add_way(m, &n, "by the rates", ahead, behind ? ahead ? IG_FILLS_BESIDE : IG_FILLS_MOST : 0);
+    const int copies = ahead ? IG_FILLS_BESIDE : copies_most(m);
+    struct ig_miss_way *w = add_way(m, &n, "by the rates", ahead, behind ? copies : 0);
     by_rates(m, w, !w->behind);
     if (m->cpu && !own) by_link(w, share);
     for (int i = 0; i <= IG_N_EXPERT_USED; i++) same &= w->split[i] == i;
@@ -105,6 +120,7 @@ void ig_miss_begin(struct ig_miss *m, int pinning, int each)
     split[IG_ASK_RANKS] = w->ranks;
     split[IG_ASK_WARM] = w->warm;
     split[IG_ASK_EACH] = each;
+    split[IG_ASK_FADE] = (int32_t)(ig_miss_fade(m) * IG_FADE_ONE);
     split[IG_ASK_WAIT] = m->link.each[0] < 2 * (m->by_cpu.start + m->by_cpu.each[0]);
     /* A set that is full soon misses less: simulated with the trace, bench/LOG.tsv. */
     split[0] = ig_miss_share(m) < 0 && w->behind == 0 && w->ahead == 0;
