@@ -56,7 +56,8 @@ local function cache_buffers(m)
     { "USE",    2 * m.n_layer * m.n_expert * F32 },
     { "VICTIM", 2 * m.n_layer * (2 * m.n_expert_used + 1) * 4 },
     { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + M.SPLIT_MORE + 4 + 4 * m.n_layer) * 4 },
-    { "GUESS",  2 * ((m.n_expert + 15) // 16 * 16) * F32 }, -- logits of later layers' routers
+    -- logits of later layers' routers; what was recorded in their place
+    { "GUESS",  2 * ((m.n_expert + 15) // 16 * 16) * F32 + 2 * m.n_layer * m.n_expert_used * 4 },
   }
 end
 

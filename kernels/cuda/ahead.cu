@@ -15,7 +15,7 @@
 IG_FN void guess(const struct ig_dahead *h, struct routing *r, int threads, int force)
 {
     const int t = (int)threadIdx.x;
-    if (t < N_EXPERT_USED) r->id[t] = force > 1 ? ig_load_host_int(h->recorded + t) : -1;
+    if (t < N_EXPERT_USED) r->id[t] = force > 1 ? ig_load_fresh(h->recorded + t) : -1;
     if (force) {
         __syncthreads();
         return;

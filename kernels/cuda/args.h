@@ -93,9 +93,9 @@ struct ig_dahead {
     struct ig_dmat router;
     const float *norm, *norm_bias, *route_bias;
     float *rl;                           /* [experts] its logits */
-    /* mapped host memory: [k] what was recorded in place of them, -1: none; told words (ig_tell_host): n, experts,
-     * ways to fill, number of the first fill; n, experts that the CPU may have to compute; nothing is told where n is 0 */
-    const int32_t *recorded;
+    const int32_t *recorded;             /* [k] what was recorded in place of them, -1: none */
+    /* mapped host memory, told words (ig_tell_host): n, experts, ways to fill, number of the first fill; n, experts
+     * that the CPU may have to compute; nothing is told where n is 0 */
     uint64_t *asked, *warm;
 };
 
@@ -122,7 +122,9 @@ struct ig_dcache {
     const unsigned char *host;           /* this layer's experts, in mapped host memory */
     uint64_t before;                     /* bytes of experts before them; a layer without a set: no end */
     uint32_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
-    /* mapped host memory: what the CPU is asked for and what it answers */
+    int32_t *recorded;                   /* [2][layers][k] of all layers' guesses, ahead's and next's */
+    /* mapped host memory: the same; what the CPU is asked for and what it answers */
+    const int32_t *host_recorded;
     const int32_t *host_split;
     uint64_t *asked;                     /* of this layer, told words: n, ranks[k], experts[k], ways[k] to fill (-1: none), number
                                           * of the last prefetch that a layer before it asked for */

@@ -183,12 +183,6 @@ IG_FN float ig_load_host(const float *p)
     asm volatile("ld.relaxed.sys.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
     return v;
 }
-IG_FN int ig_load_host_int(const int *p)
-{
-    int v;
-    asm volatile("ld.relaxed.sys.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-    return v;
-}
 /* 16 bytes of it, once something it was written before has been seen. */
 IG_FN ig_u4 ig_load16_host(const void *p)
 {

@@ -131,6 +131,12 @@ static uint32_t *counts_of(unsigned char *mem, int layer)
     return (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_DCOUNT * layer;
 }
 
+/* Behind the logits: what was recorded in their place. */
+static int32_t *recorded_of(unsigned char *mem)
+{
+    return (int32_t *)(void *)((float *)(void *)(mem + IG_VRAM_GUESS_OFF) + 2 * IG_RL_STRIDE);
+}
+
 /* Who guesses what: the i-th guess, of layer `to`; the router and norms are the caller's. */
 static void guess_args(const struct ig_engine *e, struct ig_dahead *h, int layer, int i, int to)
 {
@@ -145,7 +151,7 @@ static void guess_args(const struct ig_engine *e, struct ig_dahead *h, int layer
     h->ways = e->miss.ways;
     h->before = ig_layers[to].expert_off - IG_RESIDENT_BYTES;
     h->rl = (float *)(void *)(mem + IG_VRAM_GUESS_OFF) + i * IG_RL_STRIDE;
-    h->recorded = ask->recorded[i][to];
+    h->recorded = recorded_of(mem) + (i * IG_N_LAYER + to) * IG_N_EXPERT_USED;
     h->asked = ask->guess[layer];
     h->warm = ask->warm[layer];
 }
@@ -193,6 +199,8 @@ static void fill_args(const struct ig_engine *e, struct ig_dcache *c)
         .begun = (int32_t *)count + BEGUN,
         .slots = mem + IG_VRAM_SLOTS_OFF,
         .slot_bytes = IG_XC_SLOT_BYTES,
+        .recorded = recorded_of(mem),
+        .host_recorded = e->miss.ask->recorded[0][0],
         .host_split = e->miss.ask->split,
         .answer = e->miss.ask->answer,
     };
