@@ -131,7 +131,7 @@ local function describe_cache(plan, add)
   if plan.cache.policy == "static" then
     add("prefetch   none: the slots keep what they have")
   else
-    add("prefetch   next-router, one layer ahead, on trial (--ahead N; the link would want to be %d layers ahead)",
+    add("prefetch   next-router, two layers ahead, on trial (--ahead N; the link would want to be %d layers ahead)",
       plan.strides[1])
   end
 end

@@ -48,6 +48,7 @@ end
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL", "ENC", "BIAS" }
 M.COUNTS = 14 -- of a layer: enum ig_dcount of kernels/cuda/args.h
+M.SPLIT_MORE = 9 -- words behind the split, IG_SPLIT_MORE there
 
 -- What a decode step with a cache of experts needs beside the slots.
 local function cache_buffers(m)
@@ -55,8 +56,9 @@ local function cache_buffers(m)
     { "WAY",    2 * m.n_layer * m.n_expert * 4 }, { "FILL", 2 * m.n_layer * m.n_expert * 4 },
     { "USE",    2 * m.n_layer * m.n_expert * F32 },
     { "VICTIM", 2 * m.n_layer * (2 * m.n_expert_used + 1) * 4 },
-    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 7 + 4 + 4 * m.n_layer) * 4 },
-    { "GUESS",  (m.n_expert + 15) // 16 * 16 * F32 }, -- logits of a later layer's router
+    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + M.SPLIT_MORE + 4 + 4 * m.n_layer) * 4 },
+    -- logits of later layers' routers; what was recorded in their place
+    { "GUESS",  2 * ((m.n_expert + 15) // 16 * 16) * F32 + 2 * m.n_layer * m.n_expert_used * 4 },
   }
 end
 

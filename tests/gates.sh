@@ -17,7 +17,7 @@ report "every global symbol starts with ig_" \
        awk 'NF == 3 && $3 !~ /^([.]gomp_critical_user_)?(ig_|main$)/ { print $3 }')"
 
 # Files that run between the first and the last token.  out writes what a program says: it alone may format.
-hot="device_step device_batch device_args device_encoder device_cache device_hot device_prefill miss miss_plan forward attn encoder mla moe route linear team sample generate out stop
+hot="device_step device_batch device_args device_encoder device_cache device_hot device_prefill miss miss_hear miss_plan forward attn encoder mla moe route linear team sample generate out stop
      tier tier_ahead mover move_check xcache stride policy_lru policy_lru2 policy_decay policy_echo policy_static
      pick trial predict_cells predict_sense predict_next predict_history predict_hybrid predict_forest predict_mlp"
 built=""

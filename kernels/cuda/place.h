@@ -149,10 +149,12 @@ IG_FN int take_victim(const struct chosen *c, int i)
     return 0; /* a set has at least as many ways that are not being filled as a row has experts */
 }
 
-/* So many fills may begin behind this layer's work. */
-IG_FN int fills_left(const struct ig_args *a, const struct chosen *c)
+/* So many fills may begin behind this layer's work; `wanted`: of what no prefetch would bring. */
+IG_FN int fills_left(const struct ig_args *a, const struct chosen *c, int wanted)
 {
-    const int most = c->split[N_EXPERT_USED + IG_SPLIT_BEHIND] - under_way(c);
+    const int *const split = c->split + N_EXPERT_USED;
+    const int least = wanted && split[IG_SPLIT_AHEAD] > 0 ? IG_BEHIND_LEAST : 0;
+    const int most = (split[IG_SPLIT_BEHIND] > least ? split[IG_SPLIT_BEHIND] : least) - under_way(c);
     return LEAST(most, a->xc.ways - N_EXPERT_USED - c->filling);
 }
 
@@ -190,12 +192,14 @@ IG_FN void place(const struct ig_args *a, struct chosen *c)
             all++;
             before += c->use[other] > c->use[e] || (c->use[other] == c->use[e] && j < k);
         }
-        for (int j = 0; j < VICTIMS && can && c->split[0]; j++) empty += (c->victim[j] & EMPTY_WAY) != 0;
-        const int over = c->split[all] > empty ? c->split[all] : empty, link = can && before < over;
+        for (int j = 0; j < VICTIMS && can; j++) empty += c->victim[j] >= EMPTY_WAY; /* they come first */
+        const int least = c->split[0] ? empty : 0, over = c->split[all] > least ? c->split[all] : least;
+        const int link = can && before < over;
         c->fill[k] = link;
         wait_or_not(a, c, k);
         c->at[k] = link ? take_victim(c, before) : c->wait[k] ? -2 - way : way;
-        const int behind = can && !link && before - over < fills_left(a, c) ? take_victim(c, before) : -1;
+        const int left = fills_left(a, c, a->xc.alone || before < empty);
+        const int behind = can && !link && before - over < left ? take_victim(c, before) : -1;
         c->behind[k] = behind >= 0 && worth_a_fill(c, e, behind) ? behind : -1;
     }
     __syncthreads();

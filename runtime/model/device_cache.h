@@ -28,8 +28,10 @@ void ig_cache_pinned(struct ig_engine *e, int quiet);
 void ig_cache_fill(struct ig_engine *e, int layer, int expert, int way, int ahead);
 /* What was recorded of predictions takes the routers' place. */
 void ig_cache_recorded(const struct ig_engine *e);
-/* The layer whose experts are guessed in `layer`, -1: none. */
+/* The layer whose experts are guessed in `layer`, to be prefetched, to come into the CPU's caches;
+ * -1: none. */
 int ig_cache_ahead(const struct ig_engine *e, int layer);
+int ig_cache_next(const struct ig_engine *e, int layer);
 /* What differs by layer. */
 void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer);
 
