@@ -45,4 +45,9 @@ report "tests are rebuilt when a header of theirs changes" "$(
     [ "$(remade tests/c/kernels_util.h ID=$id units out/tests/kernels_attn_test)" = 1 ] || echo "kernels_attn_test is not"
     [ "$(remade tests/c/pack_fixture.h ID=$id plan-units out/$id/pack_test)" = 1 ] || echo "pack_test is not"
     [ "$(remade tests/cuda/emulate_run.h ID=$id units out/tests/mma_test)" = 1 ] || echo "mma_test is not")"
+# How many jobs a build has: its own make's -j.
+jobs() { make -n "$@" ID=$id MODEL=tests/data/tiny-mixtral.gguf 2>&1 | sed -n 's/^make\(.*\) build$/\1/p'; }
+report "a build has as many jobs as -j says, or as there are processors" "$(
+    case $(jobs) in *" -j"[0-9]*) ;; *) echo "without -j: $(jobs)" ;; esac
+    case $(jobs -j1) in *" -j"*) echo "with -j1: $(jobs -j1)" ;; esac)"
 echo "1..$n"

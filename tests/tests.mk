@@ -107,7 +107,7 @@ $(TILES_HW): hw/avx512-server.lua
 tiled: $(TILED:%=tiles-engine-%)
 tiles-engine-%: $(BUILT) $(TILES_HW)
 	@$(call engine_of,$(TILES_HW),tiles)
-	+@$(BUILD) TILES=1 ID=test/tiles-$* build >/dev/null
+	+@$(PARALLEL) TILES=1 ID=test/tiles-$* build >/dev/null
 
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
@@ -200,26 +200,25 @@ tier-units: $(TIER_UNITS:%=$(OUT)/%_test$(FLAVOR))
 fuzzers: $(FUZZERS:%=$(T)/%)
 engines: $(ENGINES:%=engine-%)
 # Several are built at a time by the jobs of one make, so what they share is there before.
-BUILD     = $(if $(findstring jobserver,$(MAKEFLAGS)),$(MAKE),$(PARALLEL))
 BUILT    := $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 # Generate: profile, id.
 engine_of = $(LUA) build.lua $(firstword $(ENGINE_$*)) $1 --out out/test --set id=$2-$* \
             $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
 engine-%: $(BUILT)
 	@$(call engine_of,$(TEST_HW),t)
-	+@$(BUILD) ID=test/t-$* build >/dev/null
+	+@$(PARALLEL) ID=test/t-$* build >/dev/null
 gpu-engine-%: $(BUILT) $(if $(EMULATE),,$(if $(wildcard $(CUDA)/include/nvrtc.h),$(TOOLS)/mkcubin))
 	@$(call engine_of,$(or $(GPU_HW_$*),$(GPU_HW)),gpu) 2>&1
-	+@$(BUILD) ID=test/gpu-$* build >/dev/null
+	+@$(PARALLEL) ID=test/gpu-$* build >/dev/null
 # pack's units with the plan of a format.
 PACKED := $(ODD:%=pack-odd-%)
 .PHONY: $(PACKED)
 $(PACKED): pack-%: $(BUILT)
 	@$(call engine_of,$(TEST_HW),t)
-	+@$(BUILD) ID=test/t-$* $(PACK_UNITS:%=out/test/t-$*/%_test$(FLAVOR))
+	+@$(PARALLEL) ID=test/t-$* $(PACK_UNITS:%=out/test/t-$*/%_test$(FLAVOR))
 
 facts-%: $(BUILT)
-	+@$(BUILD) ID=test/t-$* out/test/t-$*/facts_test
+	+@$(PARALLEL) ID=test/t-$* out/test/t-$*/facts_test
 
 # A driver that is too old, one with other troubles, a program that takes the device's memory.
 TROUBLES := $(addprefix out/test/troubles/,libcuda.so.1 driver.so hog)
@@ -266,38 +265,39 @@ LARGE    := $(WIDE) fast-bf16 $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-
 EMULATED := $(LATENT) $(WIDE) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
-	@$(PARALLEL) EMULATE=1 $(patsubst %,gpu-engine-%,$(sort $(EMULATED) $(LARGE)))
-	@if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then $(PARALLEL) EMULATE=1 RANGES=1 gpu-engine-xc-stream out/test/troubles/ranges.so; fi
-	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(PARALLEL) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
+	+@$(PARALLEL) EMULATE=1 $(patsubst %,gpu-engine-%,$(sort $(EMULATED) $(LARGE)))
+	+@if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then $(PARALLEL) EMULATE=1 RANGES=1 gpu-engine-xc-stream out/test/troubles/ranges.so; fi
+	+@if [ -f $(CUDA)/include/nvrtc.h ]; then $(PARALLEL) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES) && \
+	    $(SUB) STAMPS=1 ID=test/gpu-xc-mixtral out/test/gpu-xc-mixtral/stamps/step.cubin; fi
 
 .PHONY: setup-arm64 arm64 $(ARM64_ENGINES)
 setup-arm64:
 	@tools/setup_arm64.sh
 arm64: # builds only where the tools are, and not for this machine itself
-	@if [ $(HOST) != aarch64 ] && command -v qemu-aarch64-static >/dev/null && echo 'int main(void) { return 0; }' | \
+	+@if [ $(HOST) != aarch64 ] && command -v qemu-aarch64-static >/dev/null && echo 'int main(void) { return 0; }' | \
 	    $(ARM64_CC) -x c - -x none -o /dev/null $(TEST_LIBS) 2>/dev/null; then \
 	    $(PARALLEL) CC="$(ARM64_CC)" $(ARM64_UNITS:%=out/tests-aarch64/%_test) && $(PARALLEL) CC="$(ARM64_CC)" $(ARM64_ENGINES); fi
 $(ARM64_ENGINES): arm64-engine-%: $(BUILT)
 	@$(call engine_of,$(HW_$(HW_OF)),arm64)
-	+@$(BUILD) ID=test/arm64-$* build >/dev/null
+	+@$(PARALLEL) ID=test/arm64-$* build >/dev/null
 
 SUB := $(MAKE) --no-print-directory
 test: export DEBUG := -g1
 test: setup
 	@tools/setup_arm64.sh || echo "setup-arm64: failed; what needs an emulator counts as skipped" >&2
-	@$(PARALLEL) units replay
-	@$(PARALLEL) engines
-	@$(PARALLEL) ID=test/t-demo plan-units
-	@$(PARALLEL) ID=test/t-tier tier-units
-	@$(PARALLEL) SAN=address,undefined units fuzzers
-	@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
-	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
-	@$(PARALLEL) SAN=address,undefined $(PACKED)
-	@$(PARALLEL) tiled $(FACTS:%=facts-%)
-	@$(SUB) arm64
-	@$(SUB) emulated
+	+@$(PARALLEL) units replay
+	+@$(PARALLEL) engines
+	+@$(PARALLEL) ID=test/t-demo plan-units
+	+@$(PARALLEL) ID=test/t-tier tier-units
+	+@$(PARALLEL) SAN=address,undefined units fuzzers
+	+@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
+	+@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
+	+@$(PARALLEL) SAN=address,undefined $(PACKED)
+	+@$(PARALLEL) tiled $(FACTS:%=facts-%)
+	+@$(SUB) arm64
+	+@$(SUB) emulated
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
-	@$(SUB) test-list
+	+@$(SUB) test-list
 	@tests/run.sh out/tests/list
 
 S := out/tests-address-undefined

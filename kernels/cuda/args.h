@@ -126,9 +126,9 @@ struct ig_dcache {
     /* mapped host memory: the same; what the CPU is asked for and what it answers */
     const int32_t *host_recorded;
     const int32_t *host_split;
-    uint64_t *asked;                     /* of this layer, told words: n, ranks[k], experts[k], ways[k] to fill (-1: none), number
-                                          * of the last prefetch that a layer before it asked for */
-    uint64_t *asked_xq, *asked_xn;       /* the same of what they read */
+    uint64_t *asked; /* of this layer, told words: n, ranks[k], experts[k], ways[k] to fill (-1: none), number of
+                      * the last prefetch that a layer before it asked for */
+    uint64_t *asked_xq, *asked_xn; /* the same of what they read */
     const float *answer;                 /* [k][N_EMBD], rank by rank */
     uint32_t *posted;                    /* step x layers + the last layer that asked + 1 */
     int32_t last;                        /* 1: no later layer has experts; it asks even when nothing is missing */

@@ -224,7 +224,8 @@ IG_FN struct spot spot_of(const struct ig_args *a, const struct chosen *c, int k
     return s;
 }
 
-/* Ids of the first `ranks`, with `weights` what weigh() needs, and places of a row's experts: the router's kernel has ended. */
+/* Ids of the first `ranks`, with `weights` what weigh() needs, and places of a row's experts: the router's
+ * kernel has ended. */
 IG_FN void choose_places(const struct ig_args *a, struct chosen *c, int threads, int ranks, int weights, int force)
 {
     route(a, &c->r, 0, threads, ranks, weights, force);
