@@ -1,4 +1,4 @@
-/* ahead.cu -- guesses: what a layer further on will want comes into its set, or into the CPU's caches, while this one works.
+/* ahead.cu -- guesses: what a layer further on will want comes into its set, or the CPU's caches, while this works.
  *
  * The layer's own router on the present residual stream says it (ig_router's last blocks made the logits), or
  * a record (bench --route).  A block beside the experts' work changes that layer's tables for this very
@@ -62,8 +62,7 @@ IG_FN void want(const struct ig_args *a, struct chosen *c, struct guessed *g)
 {
     const struct ig_dahead *h = &a->xc.ahead;
     const int room = c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] - under_way(c);
-    const int ranks = LEAST(c->split[N_EXPERT_USED + IG_SPLIT_RANKS], N_EXPERT_USED);
-    for (int k = 0; k < ranks && g->n < LEAST(room, IG_AHEAD_EACH); k++) {
+    for (int k = 0; k < N_EXPERT_USED && g->n < LEAST(room, IG_AHEAD_EACH); k++) {
         const int e = c->r.id[k];
         if (e < 0 || e >= N_EXPERT || c->way[e] >= 0 || !reachable(a, c, h->before, e)) continue;
         if (h->ways - N_EXPERT_USED - c->filling <= 0) return;

@@ -70,7 +70,10 @@ enum ig_dcount {
 };
 
 /* Words of struct ig_ask's split, behind the k + 1 numbers. */
-enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_RANKS, IG_SPLIT_WARM, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_FADE, IG_SPLIT_MORE };
+enum {
+    IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WARM, IG_SPLIT_WAIT, IG_SPLIT_EACH,
+    IG_SPLIT_FADE, IG_SPLIT_MORE
+};
 
 #define IG_FADE_ONE 16777216.0f /* in IG_SPLIT_FADE: a use counts as much in the next step */
 
