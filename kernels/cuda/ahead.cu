@@ -96,9 +96,9 @@ IG_FN void change_tables(const struct ig_args *a, const struct chosen *c, const 
 /* Before ig_after_previous: what is there of the guessed layer's set. */
 IG_FN void load_ahead(const struct ig_args *a, struct chosen *c, const struct ig_dahead *h, int threads)
 {
-    const int t = (int)threadIdx.x, from = table_of(a, 0);
-    for (int e = t; e < N_EXPERT; e += threads) c->way[e] = ig_load_fresh(h->way + from * N_EXPERT + e);
-    load_victims(c, h->victim + from * VICTIM_WORDS, h->ways);
+    const int t = (int)threadIdx.x;
+    for (int e = t; e < N_EXPERT; e += threads) c->way[e] = load_table(a, h->way + e, N_EXPERT);
+    load_victims(a, c, h->victim, h->ways);
     if (t < N_EXPERT_USED + IG_SPLIT_MORE) c->split[t] = ig_load_fresh(a->xc.split + t);
     if (t < 2 * IG_N_FILL) c->seen[t] = ig_load_fresh(a->xc.seen + t);
 }
