@@ -45,10 +45,14 @@ void ig_prefill_layer(struct ig_engine *e, int layer)
     const size_t n = (size_t)e->batch->n,
                  x = (size_t)((const unsigned char *)a->x - ig_device_mem(e->device));
     struct ig_why why;
+    int streamed = 0;
+    for (int i = 0; i < routed(); i++) streamed |= !ig_prefill.by_cpu[i];
     ig_range_begin("experts by the CPU", layer);
     ig_device_get(e->device, e->x, a->x, n * IG_N_EMBD * sizeof *e->x);
     ig_device_wait(e->device);
+    const double from = ig_seconds();
     on_cpu(e, layer);
+    ig_pick_saw(&ig_prefill.cost, e->batch->n, streamed, ig_seconds() - from);
     enum ig_err err = ig_device_put(e->device, x, e->x, n * IG_N_EMBD * sizeof *e->x, &why);
     if (err == IG_OK && e->tap.routed) /* what ig_step_show reads */
         err = ig_device_put(e->device, IG_VRAM_TOPK_OFF, IG_BUF(e, TOPK, void), IG_VRAM_TOPK_BYTES,
