@@ -66,6 +66,7 @@ struct ig_move {
     uint8_t started, in_flight; /* pieces */
 
     /* Of who waits.  A block is taken once all its pieces have landed, or it looks so. */
+    _Atomic uint32_t warmed;  /* parts of its destination */
     _Atomic uint32_t checked; /* blocks */
     _Atomic uint64_t landed;  /* bit set of pieces, without the last that came */
     _Atomic uint64_t taken;   /* of blocks: somebody checks it, or has */

@@ -37,7 +37,7 @@ uint32_t ig_stride_step(struct ig_stride *layer, uint32_t n_layer,
     uint32_t moved = 0;
 
     for (struct ig_stride *p = layer; p < layer + n_layer; p++) {
-        const int far = p->wait > rule->wait_max && p->s < p->most;
+        const int far = p->wait > rule->wait_max && p->wait >= p->overload && p->s < p->most;
         const int near = !far && p->wait <= rule->wait_max && p->overload > rule->overload_max &&
                          p->s > p->least;
         if (far) p->s++;

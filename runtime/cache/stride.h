@@ -5,7 +5,9 @@
  *   overload  an expert arrived a layer or more before its use, or was fetched and never used: too
  * far.  When one passes its threshold within a window of steps the distance moves by one and both
  * start again; a window that ends without a move forgets what it counted, so rare events never add
- * up. When both pass in one step, waiting wins: a stall costs time, an early copy only room.
+ * up. When both pass in one step, the more frequent wins, and waiting if they are equal: a stall
+ * costs time, an early copy room; but where as many are in vain the link is what lacks, and
+ * farther guesses, which are worse, would keep it from more that is wanted.
  *
  * Plain state, no allocation; the engine's thread owns it.
  */

@@ -88,7 +88,7 @@ int ig_xcache_use(struct ig_xcache *c, uint32_t layer, uint32_t expert, float we
     else
         n->hit++;
     if (slot >= 0 && c->slot[slot].early) {
-        c->slot[slot].early = 0;
+        c->slot[slot].early = IG_XC_DEMANDED;
         n->early_used++;
     }
     c->used[id] = ++c->clock;
@@ -101,8 +101,9 @@ void ig_xcache_predict(struct ig_xcache *c, uint32_t layer, uint32_t expert)
     if (c->policy->predict) c->policy->predict(c->state, xc_id(c, layer, expert));
 }
 
-/* An empty way, else the way of least value that nobody reads or writes, else -1. */
-static int xc_choose(const struct ig_xcache *c, uint32_t set)
+/* An empty way, else the way of least value that nobody reads, writes or, unless it is `awaited`,
+ * awaits; else -1. */
+static int xc_choose(const struct ig_xcache *c, uint32_t set, int awaited)
 {
     int best = -1;
     double best_value = 0;
@@ -111,6 +112,7 @@ static int xc_choose(const struct ig_xcache *c, uint32_t set)
         const struct ig_xslot *s = &c->slot[i];
         if (s->state == IG_XC_EMPTY) return (int)i;
         if (s->state == IG_XC_FILLING || s->pins) continue;
+        if ((s->early == IG_XC_AWAITED) != awaited) continue;
         const double v = c->policy->value(c->state, s->id);
         if (best < 0 || v < best_value ||
             (v <= best_value && c->used[s->id] < c->used[c->slot[best].id])) {
@@ -125,10 +127,10 @@ static void xc_empty(struct ig_xcache *c, struct ig_xslot *s)
 {
     struct ig_xcount *n = &c->count[s->id / c->g.n_expert];
 
-    n->early_lost += s->early;
+    n->early_lost += s->early != IG_XC_DEMANDED;
     c->slot_of[s->id] = IG_XC_MISS;
     s->state = IG_XC_EMPTY;
-    s->early = 0;
+    s->early = IG_XC_DEMANDED;
     if (c->policy->evict) c->policy->evict(c->state, s->id);
 }
 
@@ -138,7 +140,8 @@ int ig_xcache_claim(struct ig_xcache *c, uint32_t layer, uint32_t expert, int ea
     struct ig_xcount *n = &c->count[layer];
     IG_ASSERT(c->slot_of[id] < 0);
 
-    const int slot = xc_choose(c, c->g.set_of[layer]);
+    int slot = xc_choose(c, c->g.set_of[layer], 0);
+    if (slot < 0 && !early) slot = xc_choose(c, c->g.set_of[layer], 1);
     if (slot < 0) {
         n->refused++;
         return IG_XC_MISS;
@@ -152,7 +155,9 @@ int ig_xcache_claim(struct ig_xcache *c, uint32_t layer, uint32_t expert, int ea
         c->count[s->id / c->g.n_expert].evict++;
         xc_empty(c, s);
     }
-    *s = (struct ig_xslot){ .id = id, .state = IG_XC_FILLING, .early = early != 0 };
+    *s = (struct ig_xslot){ .id = id,
+                            .state = IG_XC_FILLING,
+                            .early = early ? IG_XC_AWAITED : IG_XC_DEMANDED };
     c->slot_of[id] = slot;
     n->fill += !early;
     n->early += early != 0;
@@ -172,6 +177,19 @@ void ig_xcache_drop(struct ig_xcache *c, int slot)
     struct ig_xslot *s = xc_slot(c, slot);
     IG_ASSERT(s->state == IG_XC_FILLING && s->pins == 0);
     xc_empty(c, s);
+}
+
+uint32_t ig_xcache_passed(struct ig_xcache *c, uint32_t layer)
+{
+    const uint32_t set = c->g.set_of[layer];
+    uint32_t n = 0;
+    for (uint32_t i = c->g.first[set]; i < c->g.first[set + 1]; i++) {
+        struct ig_xslot *s = &c->slot[i];
+        if (s->early != IG_XC_AWAITED || s->id / c->g.n_expert != layer) continue;
+        s->early = IG_XC_PASSED;
+        n++;
+    }
+    return n;
 }
 
 void ig_xcache_pin(struct ig_xcache *c, int slot)

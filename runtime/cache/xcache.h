@@ -6,7 +6,9 @@
  * mover reports through that thread.
  *
  * The invariant: a way that is pinned (a kernel may read it) or being filled (a
- * copy may write it) is never a victim.
+ * copy may write it) is never a victim.  A prefetch that has come and awaits its
+ * layer is the last of victims, and of another prefetch none: it was not worth a
+ * place by the policy, so it would be the first.
  *
  * A step of one layer, from the router's choice to the kernels:
  *   1. ig_xcache_use() for each chosen expert, least weight first; pin the hits
@@ -26,12 +28,14 @@ enum {
 };
 
 enum ig_xstate { IG_XC_EMPTY, IG_XC_FILLING, IG_XC_READY };
+enum ig_xearly { IG_XC_DEMANDED, IG_XC_AWAITED, IG_XC_PASSED };
 
 struct ig_xslot {
     uint32_t id;   /* full tag; meaningless when EMPTY */
     uint16_t pins; /* kernels that may read it */
     uint8_t state; /* enum ig_xstate */
-    uint8_t early; /* filled by a prefetch and not used since */
+    uint8_t
+        early; /* enum ig_xearly: filled by a prefetch and not used since; its layer has passed */
 };
 
 /* Per layer, of the expert that the event is about. */
@@ -75,10 +79,13 @@ void ig_xcache_predict(struct ig_xcache *c, uint32_t layer, uint32_t expert);
 
 /* A slot for an expert that is not resident; it is FILLING until ready or drop.
  * `early`: a prefetch, not demanded yet; the policy is not asked whether it is worth a place, the
- * predictor was.  IG_XC_MISS: every way is pinned or filling. */
+ * predictor was.  IG_XC_MISS: every way is pinned or filling, or awaited if `early`. */
 int ig_xcache_claim(struct ig_xcache *c, uint32_t layer, uint32_t expert, int early);
 void ig_xcache_ready(struct ig_xcache *c, int slot);
 void ig_xcache_drop(struct ig_xcache *c, int slot); /* copy failed or cancelled: the way is empty */
+
+/* The layer has chosen: its prefetches that are not used await nothing any more. */
+uint32_t ig_xcache_passed(struct ig_xcache *c, uint32_t layer); /* how many */
 
 void ig_xcache_pin(struct ig_xcache *c, int slot);
 void ig_xcache_unpin(struct ig_xcache *c, int slot);

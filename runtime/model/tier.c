@@ -30,6 +30,37 @@ struct ig_move *ig_tier_prepare(struct ig_engine *e, int layer, int expert, int 
     return v;
 }
 
+/* -- reads that are seen and not told: filling their slots anew would wait for the disk */
+
+/* A slot that is READY from now on; a pin of the caller's becomes the list's. */
+static void unpin_landed(struct ig_tier *t, int slot)
+{
+    int i = 0;
+    while (i < t->n_landing && t->landing[i] != slot) i++;
+    if (i == t->n_landing && ig_move_state(&t->move[slot]) == IG_MOVE_SEEN)
+        t->landing[t->n_landing++] = slot;
+    else
+        ig_xcache_unpin(&t->cache, slot);
+}
+
+void ig_tier_landed(struct ig_tier *t)
+{
+    for (int i = t->n_landing; i-- > 0;) {
+        if (ig_move_state(&t->move[t->landing[i]]) == IG_MOVE_SEEN) continue;
+        ig_xcache_unpin(&t->cache, t->landing[i]);
+        t->landing[i] = t->landing[--t->n_landing];
+    }
+}
+
+/* Waits until one of them is told; 0 when there is none. */
+static int wait_landing(struct ig_tier *t)
+{
+    if (t->n_landing == 0) return 0;
+    ig_mover_land(&t->mover, &t->move[t->landing[0]]);
+    ig_tier_landed(t);
+    return 1;
+}
+
 /* -- prefetches under way */
 
 static void forget_early(struct ig_tier *t, int i)
@@ -52,6 +83,8 @@ static void reap(struct ig_tier *t)
         if (s == IG_MOVE_PENDING) continue;
         if (s == IG_MOVE_ARRIVED || ig_move_usable(&t->move[slot])) {
             ig_xcache_ready(&t->cache, slot);
+            ig_xcache_pin(&t->cache, slot);
+            unpin_landed(t, slot);
             count_early(t, slot);
         } else {
             ig_xcache_drop(&t->cache, slot);
@@ -185,7 +218,7 @@ static void claim(struct ig_engine *e)
             t->count[t->phase][t->layer].bytes += move[n++]->bytes;
         }
         /* What one wave needs is not free: prefetches hold ways. */
-    } while (a < least(t) && wait_early(t));
+    } while (a < least(t) && (wait_landing(t) || wait_early(t)));
     if (a < least(t)) ig_die("cache: layer %d: no way is free", t->layer);
     t->claimed = a;
     ig_mover_submit(&t->mover, move, n, 1);
@@ -202,7 +235,7 @@ static void release(struct ig_engine *e)
             continue;
         }
         if (t->cache.slot[slot].state == IG_XC_FILLING) ig_xcache_ready(&t->cache, slot);
-        ig_xcache_unpin(&t->cache, slot);
+        unpin_landed(t, slot);
     }
     t->wave_lo = t->wave_hi;
 }
@@ -225,6 +258,7 @@ void ig_tier_layer(struct ig_engine *e, int layer)
 
     release(e); /* the layer before */
     if (t->n_early > 0) ig_mover_turn(&t->mover);
+    ig_tier_landed(t);
     reap(t);
     t->layer = layer;
     use(e, layer);

@@ -86,6 +86,10 @@ struct ig_tier {
     int32_t early[IG_N_XSLOT];
     uint8_t dropped[IG_N_XSLOT]; /* its cancel was asked for */
 
+    /* Slots no longer read, of whose last reads the disk has not told: pinned, thread 0's. */
+    int n_landing;
+    int32_t landing[IG_N_XSLOT];
+
     struct ig_tier_count count[IG_TIER_PHASES][IG_N_LAYER];
     uint64_t steps[IG_TIER_PHASES];
     struct ig_mover_count before; /* what the mover had counted at the last reset */
@@ -124,6 +128,7 @@ void ig_ahead_batch(struct ig_engine *e);       /* a batch begins */
 void ig_ahead_use(struct ig_engine *e, int layer, int row);
 void ig_ahead_feedback(struct ig_tier *t, int layer, int slot); /* before the use is counted */
 void ig_ahead_routed(struct ig_tier *t, int layer);             /* its choices are known */
+void ig_tier_landed(struct ig_tier *t);                         /* what has, may be filled anew */
 void ig_tier_batch(struct ig_engine *e);                        /* a batch begins */
 void ig_tier_layer(struct ig_engine *e, int layer); /* thread 0: rows are grouped by expert */
 void ig_tier_next(struct ig_engine *e);             /* thread 0: the wave is done, on to the next */

@@ -69,7 +69,7 @@ void ig_ahead_feedback(struct ig_tier *t, int layer, int slot)
     const struct ig_xslot *s = &t->cache.slot[slot];
     if (s->state == IG_XC_FILLING)
         ig_stride_wait(&t->ahead.stride[layer]);
-    else if (s->early && t->move[slot].ready_s < t->ahead.layer_began)
+    else if (s->early == IG_XC_AWAITED && t->move[slot].ready_s < t->ahead.layer_began)
         ig_stride_overload(&t->ahead.stride[layer]);
 }
 
@@ -121,6 +121,8 @@ void ig_ahead_routed(struct ig_tier *t, int layer)
 {
     t->ahead.layer_began = ig_seconds();
     take_back(t, layer, NULL, 0);
+    for (uint32_t n = ig_xcache_passed(&t->cache, (uint32_t)layer); n > 0; n--)
+        ig_stride_overload(&t->ahead.stride[layer]);
     targets(t, layer);
 }
 

@@ -26,8 +26,8 @@ static uint32_t rnd(uint32_t n)
 
 /* The model: per expert where it is and what is done to it. */
 struct model {
-    int state; /* enum ig_xstate */
-    int pins, early;
+    int state;       /* enum ig_xstate */
+    int pins, early; /* enum ig_xearly */
     uint64_t used;
 };
 
@@ -42,20 +42,33 @@ static void *start(struct ig_xcache *c, const struct ig_policy *policy)
     return mem;
 }
 
-static int in_set(const struct model *m, uint32_t set, int want_free)
+static int in_set(const struct model *m, uint32_t set)
 {
     int n = 0;
     for (uint32_t id = 0; id < IDS; id++)
-        if (set_of[id / EXPERTS] == set && m[id].state != IG_XC_EMPTY)
-            n += !want_free || (m[id].state == IG_XC_READY && !m[id].pins);
+        n += set_of[id / EXPERTS] == set && m[id].state != IG_XC_EMPTY;
+    return n;
+}
+
+/* A victim, if need be; `awaited`: as the last resort. */
+static int is_free(const struct model *m, int awaited)
+{
+    return m->state == IG_XC_READY && !m->pins && (m->early == IG_XC_AWAITED) == awaited;
+}
+static int free_in_set(const struct model *m, uint32_t set, int awaited)
+{
+    int n = 0;
+    for (uint32_t id = 0; id < IDS; id++)
+        n += set_of[id / EXPERTS] == set && is_free(&m[id], awaited);
     return n;
 }
 
 static void claim(struct ig_xcache *c, struct model *m, uint32_t id, int lru)
 {
     const uint32_t set = set_of[id / EXPERTS], ways = first[set + 1] - first[set];
-    const int full = (uint32_t)in_set(m, set, 0) == ways, can = in_set(m, set, 1);
-    const int early = (int)rnd(2);
+    const int full = (uint32_t)in_set(m, set) == ways, early = (int)rnd(2);
+    const int awaited = !early && free_in_set(m, set, 0) == 0;
+    const int can = free_in_set(m, set, awaited);
     const int slot = ig_xcache_claim(c, id / EXPERTS, id % EXPERTS, early);
 
     if (full && !can) {
@@ -74,18 +87,25 @@ static void claim(struct ig_xcache *c, struct model *m, uint32_t id, int lru)
             lost = v, n_lost++;
     assert_int_equal(n_lost, full);
     if (full) {
-        assert_int_equal(m[lost].state, IG_XC_READY);
-        assert_int_equal(m[lost].pins, 0);
+        assert_true(is_free(&m[lost], awaited));
         assert_int_equal(set_of[lost / EXPERTS], set);
         for (uint32_t v = 0; lru && v < IDS; v++)
-            if (set_of[v / EXPERTS] == set && m[v].state == IG_XC_READY && !m[v].pins)
+            if (set_of[v / EXPERTS] == set && is_free(&m[v], awaited))
                 assert_true(m[v].used >= m[lost].used);
         m[lost].state = IG_XC_EMPTY;
         m[lost].early = 0;
     }
     m[id].state = IG_XC_FILLING;
-    m[id].early = early;
+    m[id].early = early ? IG_XC_AWAITED : IG_XC_DEMANDED;
     m[id].pins = 0;
+}
+
+static void passed(struct ig_xcache *c, struct model *m, uint32_t layer)
+{
+    uint32_t n = 0;
+    for (uint32_t id = layer * EXPERTS; id < (layer + 1) * EXPERTS; id++)
+        if (m[id].early == IG_XC_AWAITED) m[id].early = IG_XC_PASSED, n++;
+    assert_int_equal(ig_xcache_passed(c, layer), n);
 }
 
 static void compare(const struct ig_xcache *c, const struct model *m)
@@ -110,6 +130,7 @@ static void step(struct ig_xcache *c, struct model *m, int lru, uint64_t *clock)
     switch (rnd(8)) {
     case 0:
         ig_xcache_token(c, (int32_t)rnd(6) - 1);
+        passed(c, m, layer);
         break;
     case 1:
     case 2:

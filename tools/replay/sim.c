@@ -233,7 +233,7 @@ static uint32_t demand(struct sim *s, const uint16_t *chosen, const float *weigh
         const uint32_t i = s->c->rank_order ? j : k - 1 - j;
         if (chosen[i] == IG_NO_EXPERT) continue;
         const int found = ig_xcache_find(x, layer, chosen[i]);
-        const int was_early = found >= 0 && x->slot[found].early;
+        const int was_early = found >= 0 && x->slot[found].early == IG_XC_AWAITED;
         const int slot = ig_xcache_use(x, layer, chosen[i], weight[i]);
         feedback(s, layer, slot, was_early);
         if (slot < 0) {
@@ -277,6 +277,8 @@ static void layer_step(struct sim *s, uint32_t row, uint32_t layer, struct sim_r
     if (s->c->policy) {
         copies = demand(s, t->expert + at, t->weight + at, layer, pinned, &n_pinned, &late);
         cancel(s, layer, copies, NULL, 0); /* predicted, but not chosen */
+        for (uint32_t n = ig_xcache_passed(&s->cache, layer); s->stride && n > 0; n--)
+            ig_stride_overload(&s->stride[layer]);
         if (!s->batch) look_ahead(s, row, (int)layer, copies);
     } else {
         for (; copies < used; copies++)
