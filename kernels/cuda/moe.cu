@@ -192,7 +192,8 @@ IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block,
 
 /* An item is 32 hidden values of a chosen expert, rank by rank; of many, so many blocks as the device has room for
  * share them.  Behind them a block each 32 of the dense block.  With a cache a block has one item; one more that
- * speaks with the CPU stands before them, those that guess, and behind them those that fill slots. */
+ * speaks with the CPU stands before them, those that guess, and behind them those that fill slots and the one that
+ * keeps the tables. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, SHARES ? 1 : 2)
 {
     IG_SHARED struct chosen c;
@@ -231,8 +232,12 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, SHARES ? 1 : 2)
         ask_cpu(&a, &c, GATE_UP_THREADS);
         return;
     }
+    if (fill >= 0 && blockIdx.x + 1 == gridDim.x) { /* it takes as long as the experts' first half */
+        keep_set(&a, &c, GATE_UP_THREADS);
+        return;
+    }
     if (fill >= 0) {
-        fill_down(&a, &c, fill, (int)gridDim.x - (int)blockIdx.x + fill);
+        fill_down(&a, &c, fill, (int)gridDim.x - 1 - (int)blockIdx.x + fill);
         return;
     }
 #endif
@@ -358,7 +363,7 @@ IG_FN void down_body(const struct ig_args *a, int fmt, const struct spot *spots,
 }
 
 /* The router is two kernels back: the experts are known, and their weights on the way, before
- * ig_gate_up has ended.  With a cache one more block keeps its tables. */
+ * ig_gate_up has ended.  With a cache one more block counts. */
 IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
 {
     IG_SHARED struct chosen c;
@@ -373,7 +378,6 @@ IG_KERNEL(ig_down, DOWN_THREADS, WITH_ASIDE ? 1 : 2)
     }
 #if N_WAY > 0
     if ((int)blockIdx.x >= DIV_UP(N_EMBD, PR)) {
-        keep_set(&a, &c, DOWN_THREADS);
         ig_after_previous();
         if (t == 0) count_step(&a, &c);
         return;

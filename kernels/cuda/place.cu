@@ -70,8 +70,8 @@ IG_FN int keep_expert(const struct ig_args *a, struct chosen *c, int e, int word
     return way < -1 ? (-2 - way) | COMING | marks : -1;
 }
 
-/* The tables that the next step will read, from those of this one and what it chose.  Before
- * ig_after_previous: what it reads is older, and what it writes nobody reads in this step. */
+/* The tables that the next step will read, from those of this one and what it chose: what it writes nobody reads
+ * in this step. */
 IG_FN void keep_set(const struct ig_args *a, struct chosen *c, int threads)
 {
     IG_SHARED float worth[N_WAY];

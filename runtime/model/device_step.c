@@ -76,7 +76,7 @@ static void layer_step(struct ig_engine *e, int layer)
     const int cached = IG_XC && ig_step.args.routed;
     const int asks = cached && ig_step.args.xc.posted != NULL;
     /* Blocks that fill slots: enough for the link, and most layers have nothing for them to do. */
-    const int fills = cached ? IG_FILL_PIECES(IG_N_EMBD) : 0;
+    const int fills = cached ? IG_FILL_PIECES(IG_N_EMBD) + 1 : 0; /* one keeps the tables */
     run_step(e, STEP_gate_up, asks + guesses + routed_blocks(e, cached) + ig_aside_blocks() + fills,
              1);
     run_step(e, STEP_down, EMBD_PANELS + cached, 1);
