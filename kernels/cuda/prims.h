@@ -133,6 +133,34 @@ IG_FN void ig_mma_bf16(float *d, const unsigned *a, const unsigned *b)
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+/* The same of F16. */
+IG_FN void ig_mma_f16(float *d, const unsigned *a, const unsigned *b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* Four 8 x 8 matrices of 16-bit numbers from shared memory: lane l says where line l % 8 of matrix l / 8 is (16
+ * bytes); word i has line l / 4 of matrix i, numbers 2 (l % 4) and the next; turned: column l / 4, of those lines. */
+IG_FN void ig_matrices(unsigned *w, const void *line)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(line))
+                 : "memory");
+}
+IG_FN void ig_matrices_turned(unsigned *w, const void *line)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(line))
+                 : "memory");
+}
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define IG_HAS_WGMMA 1
+#include "wgmma.h"
+#endif
 /* Two BF16 of a word, `lo` in the lower half: to nearest, ties to even. */
 IG_FN unsigned ig_to_bf16(float lo, float hi)
 {
@@ -152,6 +180,20 @@ IG_FN float ig_half(unsigned h)
     return f;
 }
 
+/* Two F16 of a word, `lo` in the lower half: to nearest, ties to even. */
+IG_FN unsigned ig_to_halves(float lo, float hi)
+{
+    unsigned w;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(hi), "f"(lo));
+    return w;
+}
+/* 2^x within 2^-22 of itself, 0 for -infinity. */
+IG_FN float ig_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 /* Round to nearest even, as ig_fp16_from_f32. */
 IG_FN unsigned short ig_to_half(float f)
 {
@@ -244,6 +286,14 @@ IG_FN void ig_fetch16(void *dst, const void *src)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                      (unsigned)__cvta_generic_to_shared(dst)),
                  "l"(src)
+                 : "memory");
+}
+/* The first `bytes` of them; the rest are zeros. */
+IG_FN void ig_fetch16_of(void *dst, const void *src, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(dst)),
+                 "l"(src), "r"(bytes)
                  : "memory");
 }
 IG_FN void ig_fetch8(void *dst, const void *src)

@@ -1,0 +1,255 @@
+/* flash.cu -- attention of a large batch on the matrix units: `--set gemm=fast`.
+ *
+ * Not the bits of kernels.h, as fast.h: queries, scaled, and exponentials are rounded to F16, which the cache
+ * holds; the unit adds in an order of its own; and 2^x is the device's.  tests/c/flash_test.c states what a result
+ * is off by.  Scores are in powers of two.  Four warps have 64 rows of a head, and a block two such groups: of two
+ * heads that share K and V where there are, else of 128 rows.  A block of the KV cache is as long as a line of the
+ * unit's: K's lines are dimensions, V's are positions, 64 dimensions of each.
+ */
+#include "kv.h"
+#include "unit.h"
+
+#if IG_FLASH(HEAD_DIM, KV_FMT, KV_LORA)
+
+enum {
+    FLASH_THREADS = IG_FLASH_THREADS,
+    FLASH_HEADS = IG_FLASH_HEADS(N_HEAD / N_HEAD_KV), /* of a block */
+    FLASH_ROWS = 2 * 64 / FLASH_HEADS,
+    FLASH_LINES = DIV_UP(HEAD_DIM, 64),               /* of a position of V */
+    FLASH_K = HEAD_DIM * UNIT_LINE,
+    FLASH_V = FLASH_LINES * KB * UNIT_LINE,
+    FLASH_STEPS = HEAD_DIM / 16
+};
+_Static_assert(2 * (FLASH_K + FLASH_V) + UNIT_ALIGN == IG_FLASH_BYTES(HEAD_DIM), "what the host asks for");
+#define LOG2_E 1.44269504f
+
+/* Positions that rows of the block see: that some row sees, that every row sees. */
+struct flash_bounds {
+    int least, most, all_from, all_to;
+};
+/* This lane's two rows: what they see, and their softmax (l: this lane's part of the sum). */
+struct flash_row {
+    int real, from, to, at;
+    float m, l;
+};
+typedef float flash_out[FLASH_LINES * 8][4];
+
+IG_FN struct flash_row flash_row(const struct ig_args *a, int row)
+{
+    struct flash_row r = { row < a->n, 0, 1 << 30, 0, -INFINITY, 0.0f };
+    if (!r.real) return r; /* sees all, and is not left */
+    r.at = a->row.pos[row];
+    r.to = seen_to(a, r.at);
+    r.from = a->window > 0 && r.at + 1 > a->window ? r.at + 1 - a->window : 0;
+    return r;
+}
+
+IG_FN void flash_bounds(struct flash_bounds *b, const struct ig_args *a, int first)
+{
+    if (threadIdx.x < 32) {
+        int least = 1 << 30, most = 0, all_from = 0, all_to = 1 << 30;
+        for (int i = (int)threadIdx.x; i < FLASH_ROWS; i += 32) {
+            const struct flash_row r = flash_row(a, first + i);
+            if (!r.real) continue;
+            least = LEAST(least, r.from);
+            most = r.to > most ? r.to : most;
+            all_from = r.from > all_from ? r.from : all_from;
+            all_to = LEAST(all_to, r.to);
+        }
+        UNROLL for (int mask = 1; mask < 32; mask *= 2)
+        {
+            const int from = ig_swap_int(all_from, mask), to = ig_swap_int(most, mask);
+            least = LEAST(least, ig_swap_int(least, mask));
+            all_to = LEAST(all_to, ig_swap_int(all_to, mask));
+            all_from = from > all_from ? from : all_from;
+            most = to > most ? to : most;
+        }
+        const struct flash_bounds all = { least, most, all_from, all_to };
+        if (threadIdx.x == 0) *b = all;
+    }
+    __syncthreads();
+}
+
+/* The 64 queries of four warps as F16, scaled, by way of q[64][HEAD_DIM] into the lanes' fragments. */
+IG_FN void flash_queries(const struct ig_args *a, unsigned (*f)[4], unsigned short *q, int first, int head)
+{
+    const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x / 32 % 4;
+    for (int i = warp * 16; i < warp * 16 + 16; i++) {
+        const int row = first + i, real = row < a->n;
+        struct turn t = q_head(a, real ? row : 0, real ? a->row.turn[row] : 0, head);
+        if (real && (QK_NORM_HEAD || QK_NORM_FULL) && a->q_norm)
+            t.scale = turn_scale(a->q + (size_t)row * Q_STRIDE, &t, Q_DIM);
+        for (int d = lane; d < HEAD_DIM; d += 32)
+            q[i * HEAD_DIM + d] = ig_to_half(real ? turned(&t, d) * (ATTN_SCALE * LOG2_E) : 0.0f);
+    }
+    __syncwarp();
+    UNROLL for (int k = 0; k < FLASH_STEPS; k++)
+        ig_matrices(f[k], q + (warp * 16 + lane % 16) * HEAD_DIM + k * 16 + lane / 16 * 8);
+}
+
+/* A KV block's K and V on their way; positions of V from `most` on are zeros: nobody wrote them. */
+IG_FN void flash_fetch(unsigned char *k, const unsigned char *kv, int first, int most)
+{
+    unsigned char *const v = k + FLASH_K;
+    const unsigned char *const from = kv + KV_PART;
+    enum { K_CHUNKS = HEAD_DIM * 8, V_CHUNKS = HEAD_DIM / 8 };
+    UNROLL for (int i = 0; i < DIV_UP(K_CHUNKS, FLASH_THREADS); i++)
+    {
+        const int c = (int)threadIdx.x + i * FLASH_THREADS;
+        if (c < K_CHUNKS) ig_fetch16(k + unit_chunk(c / 8, c % 8), kv + c * UNIT_CHUNK);
+    }
+    UNROLL for (int i = 0; i < DIV_UP(KB * V_CHUNKS, FLASH_THREADS); i++)
+    {
+        const int c = (int)threadIdx.x + i * FLASH_THREADS, at = c / V_CHUNKS, d = c % V_CHUNKS;
+        if (c < KB * V_CHUNKS)
+            ig_fetch16_of(v + d / 8 * (KB * UNIT_LINE) + unit_chunk(at, d % 8), from + c * UNIT_CHUNK,
+                          first + at < most ? UNIT_CHUNK : 0);
+    }
+    ig_fetch_mark();
+}
+
+/* Scores of positions that a row does not see. */
+IG_FN void flash_mask(float (*s)[4], const struct flash_row *r, int first)
+{
+    UNROLL for (int i = 0; i < 32; i++)
+    {
+        const struct flash_row *const row = &r[i % 4 / 2];
+        const int at = first + i / 4 * 8 + 2 * ((int)threadIdx.x & 3) + i % 2;
+        if (at < row->from || at >= row->to) s[i / 4][i % 4] = -INFINITY;
+    }
+}
+
+IG_FN void flash_biases(const struct ig_args *a, float (*s)[4], const struct flash_row *r, int head, int first)
+{
+#if N_REL_BUCKET
+    if (!a->rel_bias) return;
+    UNROLL for (int i = 0; i < 32; i++)
+    {
+        const struct flash_row *const row = &r[i % 4 / 2];
+        const int at = first + i / 4 * 8 + 2 * ((int)threadIdx.x & 3) + i % 2;
+        if (at < row->from || at >= row->to || !row->real) continue;
+        s[i / 4][i % 4] = fmaf(a->rel_bias[(int64_t)head * BIAS_STRIDE + at - row->at], LOG2_E, s[i / 4][i % 4]);
+    }
+#else
+    (void)a, (void)s, (void)r, (void)head, (void)first;
+#endif
+}
+
+/* Scores become exponentials, and what was before is scaled to the new largest score. */
+IG_FN void flash_soften(float (*s)[4], flash_out o, struct flash_row *r)
+{
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        float most = r[h].m, sum = 0.0f;
+        UNROLL for (int i = 0; i < 16; i++)
+        {
+            const float x = s[i / 2][2 * h + i % 2];
+            most = x > most ? x : most;
+        }
+        UNROLL for (int mask = 1; mask < 4; mask *= 2)
+        {
+            const float other = ig_swap(most, mask);
+            most = other > most ? other : most;
+        }
+        const float from = most == -INFINITY ? 0.0f : most, c = ig_exp2(r[h].m - from);
+        UNROLL for (int i = 0; i < 16; i++)
+        {
+            float *const x = &s[i / 2][2 * h + i % 2];
+            *x = ig_exp2(*x - from);
+            sum += *x;
+        }
+        r[h].l = fmaf(r[h].l, c, sum);
+        r[h].m = most;
+        UNROLL for (int i = 0; i < FLASH_LINES * 16; i++) o[i / 2][2 * h + i % 2] *= c;
+    }
+}
+
+IG_FN void flash_scores(float (*s)[4], unsigned (*q)[4], const unsigned char *k)
+{
+    UNROLL for (int i = 0; i < 32; i++) s[i / 4][i % 4] = 0.0f;
+    unit_begin();
+    UNROLL for (int d = 0; d < FLASH_STEPS; d++) unit_columns_f16(s, q[d], k, d);
+    unit_mark();
+    unit_done_but(0);
+}
+
+IG_FN void flash_values(flash_out o, float (*s)[4], const unsigned char *v)
+{
+    unsigned p[4][4];
+    UNROLL for (int i = 0; i < 16; i++)
+        p[i / 4][i % 4] = ig_to_halves(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);
+    unit_begin();
+    UNROLL for (int k = 0; k < 4; k++)
+    {
+        UNROLL for (int n = 0; n < FLASH_LINES; n++) unit_columns_f16(o + 8 * n, p[k], v + n * (KB * UNIT_LINE), k);
+    }
+    unit_mark();
+    unit_done_but(0);
+}
+
+/* Row h of the lane's two, divided, as o reads it. */
+IG_FN void flash_leave(const struct ig_args *a, const struct flash_row *r, flash_out o, int row, int head, int h)
+{
+    float l = r->l, c = 1.0f;
+    l += ig_swap(l, 1);
+    l += ig_swap(l, 2);
+    if (a->sinks) {
+        const float sink = a->sinks[head] * LOG2_E, top = r->m > sink ? r->m : sink;
+        c = ig_exp2(r->m - top);
+        l = fmaf(l, c, ig_exp2(sink - top));
+    }
+    const float by = c / l;
+    const size_t to = (size_t)row * O_DIM + (size_t)(head * HEAD_DIM + 2 * ((int)threadIdx.x & 3));
+    const int halves = FMT_OF(FMT_O, a->mo.fmt) == IG_BF16;
+    if (!r->real) return;
+    UNROLL for (int n = 0; n < HEAD_DIM / 8; n++)
+    {
+        const ig_f2 v = { o[n][2 * h] * by, o[n][2 * h + 1] * by };
+        if (halves)
+            *(unsigned *)(void *)(a->xb + to + 8 * n) = ig_to_bf16(v.x, v.y);
+        else
+            *(ig_f2 *)(void *)(a->ao + to + 8 * n) = v;
+    }
+}
+
+/* The last rows first: they see the most. */
+IG_KERNEL(ig_flash, FLASH_THREADS, 1)
+{
+    IG_SHARED_SPARE(unsigned char, flash_spare);
+    IG_SHARED struct flash_bounds b;
+    unsigned char *const lines = flash_spare + (UNIT_ALIGN - ((uintptr_t)flash_spare & (UNIT_ALIGN - 1))) % UNIT_ALIGN;
+    const int group = (int)threadIdx.x / 128, head = (int)blockIdx.x * FLASH_HEADS + (FLASH_HEADS == 2 ? group : 0);
+    const int tile = (int)(gridDim.y - 1 - blockIdx.y) * FLASH_ROWS, first = tile + (FLASH_HEADS == 2 ? 0 : 64 * group);
+    const int row = first + (int)threadIdx.x / 32 % 4 * 16 + (int)threadIdx.x / 4 % 8;
+    unsigned q[FLASH_STEPS][4];
+    flash_out o;
+    float s[8][4];
+    ig_after_previous();
+    flash_bounds(&b, &a, tile);
+    struct flash_row r[2] = { flash_row(&a, row), flash_row(&a, row + 8) };
+    const int seq = a.row.seq[0], last = DIV_UP(b.most, KB);
+    int block = b.least / KB;
+    flash_queries(&a, q, (unsigned short *)(void *)lines + group * 64 * HEAD_DIM, first, head);
+    UNROLL for (int i = 0; i < FLASH_LINES * 32; i++) o[i / 4][i % 4] = 0.0f;
+    __syncthreads();
+    flash_fetch(lines, kv_block(&a, seq, block, head / GROUP), block * KB, b.most);
+    for (int slot = 0; block < last; block++, slot ^= 1) {
+        unsigned char *const k = lines + slot * (FLASH_K + FLASH_V);
+        const int at = block * KB;
+        ig_fetched_but(0);
+        unit_see_shared();
+        __syncthreads(); /* all see this block, and have used the one before it */
+        if (block + 1 < last)
+            flash_fetch(lines + (slot ^ 1) * (FLASH_K + FLASH_V), kv_block(&a, seq, block + 1, head / GROUP), at + KB,
+                        b.most);
+        flash_scores(s, q, k);
+        flash_biases(&a, s, r, head, at);
+        if (at < b.all_from || at + KB > b.all_to) flash_mask(s, r, at);
+        flash_soften(s, o, r);
+        flash_values(o, s, k + FLASH_K);
+    }
+    flash_leave(&a, &r[0], o, row, head, 0);
+    flash_leave(&a, &r[1], o, row + 8, head, 1);
+}
+
+#endif
