@@ -36,6 +36,11 @@ local KV_BYTES = { f32 = 4, f16 = 2, q8_0 = 2 } -- V of Q8_0 is read where it is
 -- writing it meets no bank twice, where a block may have more than 99 KiB.
 function M.tiled(m, kv) return not m.kv_lora and kv ~= "q8_0" and m.head_dim % 16 == 0 and m.head_dim <= 128 end
 
+-- Heads that kernels/cuda/flash.cu has attention of gemm=fast for (IG_FLASH).
+function M.flashes(m, kv) return M.tiled(m, kv) and kv == "f16" end
+-- Where the matrix unit has instructions that other members of its family lack, what they are compiled for.
+M.FAST_CODE = { sm_90 = "sm_90a" }
+
 -- The largest power of two that divides a head and keeps a slice small.
 local function slice(m, hw, kv)
   local bytes = M.SERVER[hw.gpu.arch] and M.SLICE_BYTES_SERVER or M.SLICE_BYTES
@@ -59,6 +64,11 @@ local function cache_buffers(m)
   }
 end
 
+-- Values of a row that a matrix reads.
+local function widest(m)
+  return math.max(m.n_embd, m.n_head * (m.kv_lora and m.v_dim or m.head_dim), m.kv_lora and m.q_lora or 0)
+end
+
 local function buffers(m, size, mem, layout, device)
   local bytes = {}
   for _, r in ipairs(mem.regions) do bytes[r.name] = r.bytes end
@@ -73,6 +83,7 @@ local function buffers(m, size, mem, layout, device)
     if bytes[name] then list[#list + 1] = { name, bytes[name] } end
   end
   local own = {
+    { "XB",      device.gemm_fast * rows * widest(m) * 2 },
     { "BATCH",   (4 * rows + size.logit_rows) * 4 },
     { "PART",    part_rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
     { "ARRIVED", part_rows * (m.n_head // device.attn_heads) * slices * 4 },
@@ -202,7 +213,9 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons, trace)
                    gemm_rows = opts.gemm_rows or M.GEMM_ROWS,
                    tile_rows = M.tiled(m, size.kv) and (opts.tile_rows or M.TILE_ROWS) or 0,
                    tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0,
-                   gemm_fast = opts.gemm == "fast" and 1 or 0, mapped = hw.gpu.unified and layout.data_bytes or 0 }
+                   gemm_fast = opts.gemm == "fast" and 1 or 0,
+                   flashes = opts.gemm == "fast" and M.flashes(m, size.kv) and 1 or 0,
+                   code = opts.gemm == "fast" and M.FAST_CODE[hw.gpu.arch] or hw.gpu.arch, mapped = hw.gpu.unified and layout.data_bytes or 0 }
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))

@@ -1,10 +1,7 @@
 /* kernels.cu -- what the matrix units give: alone, and as fast.h and flash.h use them. */
 #include "../../kernels/cuda/args.h"
 enum { PR = IG_PANEL_ROWS };
-#ifndef IG_FAST_THREADS
-enum { IG_FAST_THREADS = WARPS * 32, IG_FAST_TOKENS = 128, IG_FAST_STAGES = STAGES,
-  IG_FAST_BYTES = IG_FAST_STAGES * IG_FAST_TOKENS * 128 + 1024 };
-#endif
+#define LEAST(a, b) ((a) < (b) ? (a) : (b))
 #include "../../kernels/cuda/prims.h"
 #include "../../kernels/cuda/fast.h"
 

@@ -27,6 +27,17 @@ enum {
     IG_TILE_THREADS = 256, /* attention of a tile of */
     IG_TILE_ROWS = 64      /* rows of a batch */
 };
+/* Matrices in BF16 of gemm=fast: a warp has two panels; activation rows of a block; stages of 64 columns. */
+#ifndef IG_FAST_WARPS
+#define IG_FAST_WARPS 8
+#endif
+enum {
+    IG_FAST_THREADS = 32 * IG_FAST_WARPS,
+    IG_FAST_TOKENS = 128,
+    IG_FAST_STAGES = 4,
+    IG_FAST_PANELS = IG_FAST_THREADS / 16,
+    IG_FAST_BYTES = IG_FAST_STAGES * IG_FAST_TOKENS * 128 + 1024
+};
 /* Is there a tile for such heads (`no`: of latent attention, or with a cache in Q8_0); bytes of shared
  * memory for it: q, its rows `pad` apart from the next ones' banks; K or probabilities; V. */
 #define IG_TILED(head_dim, no) (!(no) && (head_dim) % 16 == 0 && (head_dim) <= 128)

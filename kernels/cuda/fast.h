@@ -58,15 +58,17 @@ IG_FN void fast_fetch(unsigned char *lines, const struct fast *g, int at)
     ig_fetch_mark();
 }
 
+/* Columns from `at` on; behind the last ones once more the last, which meet zeros.  No branch: loads are to be under
+ * way together. */
 IG_FN void fast_load(fast_weights w, const struct fast *g, int at)
 {
-    const unsigned char *p = g->w + ((size_t)at / 2 + (threadIdx.x & 3)) * PR * 4;
     UNROLL for (int k = 0; k < FAST_STEPS; k++)
     {
+        const int column = LEAST(at + 16 * k, g->cols - 16);
+        const unsigned char *const p = g->w + ((size_t)column / 2 + (threadIdx.x & 3)) * PR * 4;
         UNROLL for (int h = 0; h < 2; h++)
         {
-            const ig_u4 zero = { 0, 0, 0, 0 };
-            const ig_u4 v = at + 16 * k < g->cols ? ig_load16(p + (8 * k + 4 * h) * PR * 4) : zero;
+            const ig_u4 v = ig_load16(p + 4 * h * PR * 4);
             w[k][h][0] = v.x, w[k][h][1] = v.y, w[k][h][2] = v.z, w[k][h][3] = v.w;
         }
     }
@@ -99,7 +101,6 @@ IG_FN void fast_sum_of(fast_tile acc, const struct fast *g, unsigned char *lines
 {
     fast_weights w[2];
     const int stages = (g->cols + FAST_DEEP - 1) / FAST_DEEP;
-    UNROLL for (int j = 0; j < 2 * wide * 4; j++) acc[j / 4 / wide][j / 4 % wide][j % 4] = 0.0f;
     for (int i = 0; i < FAST_STAGES - 2; i++) fast_fetch(lines + i * FAST_STAGE, g, i * FAST_DEEP);
     fast_load(w[0], g, 0);
     UNROLL_BY(1) for (int i = 0; i < stages; i += 2)
@@ -108,6 +109,16 @@ IG_FN void fast_sum_of(fast_tile acc, const struct fast *g, unsigned char *lines
         if (i + 1 < stages) fast_stage(acc, g, lines, i + 1, wide, w[1], w[0]);
     }
     unit_done_but(0);
+}
+
+/* The block's tile; of few rows half of it. */
+IG_FN void fast_sum(fast_tile acc, const struct fast *g, unsigned char *lines)
+{
+    UNROLL for (int j = 0; j < FAST_TOKENS; j++) acc[j / 64][j / 4 % 16][j % 4] = 0.0f;
+    if (g->rows > FAST_TOKENS / 2)
+        fast_sum_of(acc, g, lines, FAST_TOKENS / 8);
+    else
+        fast_sum_of(acc, g, lines, FAST_TOKENS / 16);
 }
 
 #endif

@@ -9,7 +9,7 @@
 #include "kv.h"
 #include "unit.h"
 
-#if IG_FLASH(HEAD_DIM, KV_FMT, KV_LORA)
+#if GEMM_FAST && IG_FLASH(HEAD_DIM, KV_FMT, KV_LORA)
 
 enum {
     FLASH_THREADS = IG_FLASH_THREADS,
@@ -58,11 +58,12 @@ IG_FN void flash_bounds(struct flash_bounds *b, const struct ig_args *a, int fir
         }
         UNROLL for (int mask = 1; mask < 32; mask *= 2)
         {
-            const int from = ig_swap_int(all_from, mask), to = ig_swap_int(most, mask);
-            least = LEAST(least, ig_swap_int(least, mask));
-            all_to = LEAST(all_to, ig_swap_int(all_to, mask));
-            all_from = from > all_from ? from : all_from;
+            const int from = ig_swap_int(least, mask), to = ig_swap_int(most, mask);
+            const int some_from = ig_swap_int(all_from, mask), some_to = ig_swap_int(all_to, mask);
+            least = LEAST(least, from);
             most = to > most ? to : most;
+            all_from = some_from > all_from ? some_from : all_from;
+            all_to = LEAST(all_to, some_to);
         }
         const struct flash_bounds all = { least, most, all_from, all_to };
         if (threadIdx.x == 0) *b = all;

@@ -42,6 +42,6 @@ IG_FN unsigned ig_shared_address(const void *p) { return (unsigned)__cvta_generi
 IG_FN void ig_wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 IG_FN void ig_wgmma_mark(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 #define ig_wgmma_done_but(n) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
-IG_FN void ig_wgmma_see_shared(void) { asm volatile("fence.proxy.async;" ::: "memory"); }
+IG_FN void ig_wgmma_see_shared(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 #endif
