@@ -172,9 +172,9 @@ TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
 $(T)/amx_test: CFLAGS += $(AMX_FLAGS)
 # The emulated device's matrix unit.
-$(T)/mma_test: CFLAGS += -mavx2 -mfma -iquote tests/cuda
-$(T)/mma_test: tests/cuda/emulate.c
-$(T)/%_test: EXTRA = $(if $(filter mma,$*),tests/cuda/emulate.c)
+$(T)/mma_test $(T)/fast_test: CFLAGS += -mavx2 -mfma -iquote tests/cuda
+$(T)/mma_test $(T)/fast_test: tests/cuda/emulate.c
+$(T)/%_test: EXTRA = $(if $(filter mma fast,$*),tests/cuda/emulate.c)
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(EXTRA) $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)

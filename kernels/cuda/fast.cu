@@ -143,7 +143,8 @@ IG_FN void fast_hidden(const struct ig_args *a, fast_tile y, const struct item *
             float h[2];
             UNROLL for (int i = 0; i < 2; i++)
             {
-                const float mine = y[second ? 1 : 0][n][2 * i + j], other = ig_swap(y[second ? 0 : 1][n][2 * i + j], 16);
+                const float y0 = y[0][n][2 * i + j], y1 = y[1][n][2 * i + j];
+                const float mine = second ? y1 : y0, other = ig_swap(second ? y0 : y1, 16);
                 const float g = second ? other : mine, u = second ? mine : other;
                 h[i] = panel < panels ? activated(with_bias(gate, expert, 0, r + i, g), with_bias(up, expert, 0, r + i, u)) : 0.0f;
             }

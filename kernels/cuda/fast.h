@@ -21,6 +21,7 @@ enum {
     FAST_DEEP = 64,                     /* columns of a stage: a line of the unit's */
     FAST_STEPS = FAST_DEEP / 16,
     FAST_STAGES = IG_FAST_STAGES,       /* in use, in use by who is behind, arriving */
+    FAST_AHEAD = 4, /* stages that weights come into L2 before they are loaded */
     FAST_STAGE = FAST_TOKENS * UNIT_LINE
 };
 _Static_assert(FAST_STAGES * FAST_STAGE + UNIT_ALIGN == IG_FAST_BYTES, "what the host asks for");
@@ -74,6 +75,13 @@ IG_FN void fast_load(fast_weights w, const struct fast *g, int at)
     }
 }
 
+/* A line of a stage's weights comes into L2: half a warp has a panel's part. */
+IG_FN void fast_ask(const struct fast *g, int at)
+{
+    const int column = at + (int)threadIdx.x % 16 * 4;
+    if (column < g->cols) ig_prefetch(g->w - fast_rows() * 4 + (size_t)column * PR * 2);
+}
+
 /* Stage i, while the weights of the next one come. */
 IG_FN void fast_stage(fast_tile acc, const struct fast *g, unsigned char *lines, int i, int wide, fast_weights now,
                       fast_weights next)
@@ -92,9 +100,10 @@ IG_FN void fast_stage(fast_tile acc, const struct fast *g, unsigned char *lines,
         }
     }
     unit_mark();
-    fast_fetch(lines + (i + FAST_STAGES - 2) % FAST_STAGES * FAST_STAGE, g, (i + FAST_STAGES - 2) * FAST_DEEP);
     unit_done_but(1);
     fast_load(next, g, (i + 1) * FAST_DEEP);
+    fast_ask(g, (i + FAST_AHEAD) * FAST_DEEP);
+    fast_fetch(lines + (i + FAST_STAGES - 2) % FAST_STAGES * FAST_STAGE, g, (i + FAST_STAGES - 2) * FAST_DEEP);
 }
 
 IG_FN void fast_sum_of(fast_tile acc, const struct fast *g, unsigned char *lines, int wide)
@@ -103,6 +112,7 @@ IG_FN void fast_sum_of(fast_tile acc, const struct fast *g, unsigned char *lines
     const int stages = (g->cols + FAST_DEEP - 1) / FAST_DEEP;
     for (int i = 0; i < FAST_STAGES - 2; i++) fast_fetch(lines + i * FAST_STAGE, g, i * FAST_DEEP);
     fast_load(w[0], g, 0);
+    for (int i = 1; i < FAST_AHEAD; i++) fast_ask(g, i * FAST_DEEP);
     UNROLL_BY(1) for (int i = 0; i < stages; i += 2)
     {
         fast_stage(acc, g, lines, i, wide, w[0], w[1]);
