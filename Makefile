@@ -26,7 +26,7 @@ HOST   := $(shell uname -m)
 AR     := $(shell $(CC) -print-prog-name=ar)
 # Where the device engine's tools and libraries are, for plans whose weights lie in device memory.
 CUDA   ?= /usr/local/cuda
-# How objects are compiled; a program of an emulated device differs only in what is linked.
+# How the objects that all plans share are compiled, and those of one plan.
 OBJ_FLAVOR := $(if $(filter-out $(HOST),$(ARCH)),-$(ARCH))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(ASSERT),-assert)$(if $(RANGES),-ranges)$(if $(STAMPS),-stamps)
 FLAVOR := $(if $(EMULATE),-emulated)$(OBJ_FLAVOR)
 
@@ -37,12 +37,18 @@ PARALLEL  := $(MAKE) -j$(shell nproc 2>/dev/null || echo 1)
 
 -include out/active.mk
 OUT    := out/$(ID)
+OBJ    := $(OUT)/obj$(FLAVOR)
 -include $(OUT)/build.mk
 
 RUNTIME := $(addprefix runtime/,base text file cache device model cmd)
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Werror
-# Sanitized code is compiled for a test or two: -O1 takes less than it costs.
-CFLAGS  = -std=c11 -D_GNU_SOURCE $(if $(SAN),-O1,-O2) -g -fopenmp -ffp-contract=off -fno-math-errno $(WARN) \
+# Code that is sanitized or runs an emulated device is compiled for a test or two: -O1 takes less than it costs.
+DEBUG  ?= -g
+OPT     = $(if $(SAN),-O1,-O2)
+ifneq ($(EMULATE),)
+$(OBJ)/%.o: OPT = -O1
+endif
+CFLAGS  = -std=c11 -D_GNU_SOURCE $(OPT) $(DEBUG) -fopenmp -ffp-contract=off -fno-math-errno $(WARN) \
           $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
           $(if $(RANGES),-DIG_RANGES -isystem $(CUDA)/include) $(if $(SAN)$(ASSERT),,-DNDEBUG) -MMD -MP -iquote kernels $(RUNTIME:%=-iquote %)
 # A sanitized program cannot be static; everything else is one file that needs nothing beside it.
@@ -70,12 +76,12 @@ KERN_SRC   := $(wildcard kernels/ref/*.c) kernels/cpu/features.c $(ISA_$(ARCH):%
 COMMON     := out/common$(OBJ_FLAVOR)
 COMMON_OBJ := $(COMMON_SRC:%.c=$(COMMON)/%.o)
 KERN_OBJ   := $(KERN_SRC:%.c=$(COMMON)/%.o)
-PLAN_OBJ   := $(PLAN_SRC:%.c=$(OUT)/obj$(OBJ_FLAVOR)/%.o) $(OUT)/obj$(OBJ_FLAVOR)/tables.o
+PLAN_OBJ   := $(PLAN_SRC:%.c=$(OBJ)/%.o) $(OBJ)/tables.o
 ifeq ($(ON_DEVICE),1)
 # EMULATE=1: the device's kernels compiled as C and run by the CPU, for tests (tests/cuda/).
-PLAN_OBJ   += $(if $(EMULATE),$(patsubst %.c,$(OUT)/obj$(OBJ_FLAVOR)/%.o,$(filter runtime/model/%,$(DEVICE_SRC))) \
-                $(addprefix $(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/,device_emu.o emulate.o step1.o step$(DEVICE_ROWS).o),\
-                $(DEVICE_SRC:%.c=$(OUT)/obj$(OBJ_FLAVOR)/%.o))
+PLAN_OBJ   += $(if $(EMULATE),$(patsubst %.c,$(OBJ)/%.o,$(filter runtime/model/%,$(DEVICE_SRC))) \
+                $(addprefix $(OBJ)/tests/cuda/,device_emu.o emulate.o step1.o step$(DEVICE_ROWS).o),\
+                $(DEVICE_SRC:%.c=$(OBJ)/%.o))
 endif
 # TILES=1: AMX's tiles in scalar code, for tests (tests/c/amx_engine.c).
 PLAN_OBJ   += $(if $(TILES),$(COMMON)/tests/c/amx_engine.o)
@@ -140,20 +146,21 @@ $(COMMON)/libreplay.a: $(REPLAY_OBJ)
 	@rm -f $@; $(AR) rcs $@ $^
 $(TOOLS)/replay: $(COMMON)/tools/replay/main.o $(COMMON)/libreplay.a $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
+	$(Q)$(CC) $(CFLAGS) -o $@ $(filter-out %.h,$^) -lm
 include bench/fixed.mk
 $(TOOLS)/bench-kernels: bench/kernels.c $(FIXED_COLS:%=$(COMMON)/fixed-%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm 2>$@.log || { cat $@.log >&2; exit 1; }
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter-out %.h,$^) -lm 2>$@.log || { cat $@.log >&2; exit 1; }
 $(TOOLS)/bench-attn: bench/attn.c $(FIXED_HEADS:%=$(COMMON)/fixed-128x%.o) $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -o $@ $^ -lm
+	$(Q)$(CC) $(CFLAGS) -o $@ $(filter-out %.h,$^) -lm
 $(TOOLS)/render: tests/templates/render.c $(COMMON)/libcommon.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) -o $@ $(filter-out %.h,$^) $(LDLIBS)
 $(TOOLS)/ids: tests/tokenizer/ids.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) -o $@ $(filter-out %.h,$^) $(LDLIBS)
+-include $(wildcard $(TOOLS)/*.d)
 replay: $(TOOLS)/replay
 ids: $(TOOLS)/ids
 render: $(TOOLS)/render
@@ -174,12 +181,12 @@ $(CUBINS)/step.cubin $(CUBINS)/batch.cubin: $(CUDA_SRC) $(OUT)/build.mk $(TOOLS)
 	@mkdir -p $(@D)
 	$(Q)$(TOOLS)/mkcubin -a $(DEVICE_ARCH) -Ikernels -Ikernels/cuda $(DEVICE_DEFS) $(if $(STAMPS),-DSTAMPS) -DROWS=$(ROWS) -o $@ kernels/cuda/step.cu
 cubins: $(CUBINS)/step.cubin $(CUBINS)/batch.cubin
-$(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device_image.o: $(CUBINS)/step.cubin $(CUBINS)/batch.cubin
-$(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device_image.o: CFLAGS += -Wa,-I$(CUBINS)
-$(OUT)/obj$(OBJ_FLAVOR)/runtime/device/device.o: CFLAGS += -isystem $(CUDA)/include
-$(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/%.o: CFLAGS += -mavx2 -mfma -iquote kernels/cuda -iquote tests/cuda
-EMULATED_STEP := $(addprefix $(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/step,1.o $(DEVICE_ROWS).o)
-$(EMULATED_STEP): $(OUT)/obj$(OBJ_FLAVOR)/tests/cuda/step%.o: $(CUDA_SRC) tests/cuda/emulate.h $(OUT)/build.mk
+$(OBJ)/runtime/device/device_image.o: $(CUBINS)/step.cubin $(CUBINS)/batch.cubin
+$(OBJ)/runtime/device/device_image.o: CFLAGS += -Wa,-I$(CUBINS)
+$(OBJ)/runtime/device/device.o: CFLAGS += -isystem $(CUDA)/include
+$(OBJ)/tests/cuda/%.o: CFLAGS += -mavx2 -mfma -iquote kernels/cuda -iquote tests/cuda
+EMULATED_STEP := $(addprefix $(OBJ)/tests/cuda/step,1.o $(DEVICE_ROWS).o)
+$(EMULATED_STEP): $(OBJ)/tests/cuda/step%.o: $(CUDA_SRC) tests/cuda/emulate.h $(OUT)/build.mk
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -include tests/cuda/emulate.h $(DEVICE_DEFS) -DROWS=$* -x c -c -o $@ kernels/cuda/step.cu
 
@@ -196,10 +203,10 @@ $(COMMON)/kernels/cpu/amx.o $(COMMON)/tests/c/amx_engine.o: CFLAGS += $(AMX_FLAG
 $(COMMON)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
-$(OUT)/obj$(OBJ_FLAVOR)/tables.o: $(OUT)/tables.c
+$(OBJ)/tables.o: $(OUT)/tables.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
-$(OUT)/obj$(OBJ_FLAVOR)/%.o: %.c $(OUT)/config.h
+$(OBJ)/%.o: %.c $(OUT)/config.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote $(OUT) -c -o $@ $<
 

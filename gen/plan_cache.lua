@@ -11,7 +11,7 @@
 --   * all experts of a layer without a set are the CPU's;
 --   * below 2k ways there are none for copies behind the work: the link brings each
 --     miss while its layer waits.  (H200, Mixtral in 56 slots: 14 x 4 takes 25 to 27 ms where
---     28 x 2 takes 30 to 39; bench/results/h200/cache.csv, of half the layers.)
+--     28 x 2 takes 30 to 39; bench/results/h200/cache_mixtral.csv, of half the layers.)
 -- The paper copies every miss that the CPU computes, with the same 2k (arXiv 2512.16473).
 -- Policy static is the placement of engines without such a cache: each set is filled at start with a layer's most
 -- used experts of a trace, or its first ones, and stays; the CPU computes all misses.

@@ -20,13 +20,15 @@ report "every global symbol starts with ig_" \
 hot="device_step device_batch device_args device_encoder device_cache device_hot device_prefill miss miss_plan forward attn encoder mla moe route linear team sample generate out stop
      tier tier_ahead mover move_check xcache stride policy_lru policy_lru2 policy_decay policy_echo policy_static
      pick trial predict_cells predict_sense predict_next predict_history predict_hybrid predict_forest predict_mlp"
-found=""
+built=""
 for f in $hot; do
     for o in out/$id/obj/runtime/*/$f.o out/test/t-tier/obj/runtime/*/$f.o out/test/gpu-*/obj*/runtime/*/$f.o out/common/runtime/*/$f.o; do
-        [ -f "$o" ] && found="$found$(nm -u "$o" |
-            awk -v f="$f" '$2 ~ /^(malloc|calloc|realloc|free|mmap|munmap|posix_memalign|aligned_alloc|strdup|fopen|printf|fprintf|vprintf|vfprintf|sprintf|snprintf|vsprintf|vsnprintf|qsort)$/ && !(f == "out" && $2 == "vsnprintf") { print f ": " $2 "; " }')"
+        [ -f "$o" ] && built="$built $o"
     done
 done
+# shellcheck disable=SC2086
+found=$(nm -uA $built | awk '{ f = $1; sub(/:$/, "", f); sub(/.*\//, "", f) }
+    $3 ~ /^(malloc|calloc|realloc|free|mmap|munmap|posix_memalign|aligned_alloc|strdup|fopen|printf|fprintf|vprintf|vfprintf|sprintf|snprintf|vsprintf|vsnprintf|qsort)$/ && !(f == "out.o" && $3 == "vsnprintf") { print f ": " $3 "; " }')
 report "per-token files call nothing that allocates" "$found"
 report "kernels call nothing that allocates" \
     "$(nm -u out/common/libkernels.a | awk '$2 ~ /^(malloc|calloc|realloc|free|mmap|qsort|printf|fprintf)$/ { print $2 }')"
@@ -37,4 +39,10 @@ for bin in out/test/gpu-*/; do
     report "$bin needs libc, libm and the loader only" \
         "$(readelf -d "$bin" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE '^(libc\.so\.6|libm\.so\.6|ld-linux-x86-64\.so\.2)$')"
 done
+# What a change of a header makes anew.
+remade() { make -n V=1 -W "$1" "$2" "$3" 2>&1 | grep -c -- "-o $4 "; }
+report "tests are rebuilt when a header of theirs changes" "$(
+    [ "$(remade tests/c/kernels_util.h ID=$id units out/tests/kernels_attn_test)" = 1 ] || echo "kernels_attn_test is not"
+    [ "$(remade tests/c/pack_fixture.h ID=$id plan-units out/$id/pack_test)" = 1 ] || echo "pack_test is not"
+    [ "$(remade tests/cuda/emulate_run.h ID=$id units out/tests/mma_test)" = 1 ] || echo "mma_test is not")"
 echo "1..$n"

@@ -172,9 +172,9 @@ TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
 $(T)/amx_test: CFLAGS += $(AMX_FLAGS)
 # The emulated device's matrix unit.
-$(T)/mma_test $(T)/fast_test: CFLAGS += -mavx2 -mfma -iquote tests/cuda
-$(T)/mma_test $(T)/fast_test: tests/cuda/emulate.c
-$(T)/%_test: EXTRA = $(if $(filter mma fast,$*),tests/cuda/emulate.c)
+$(T)/mma_test $(T)/fast_test $(COMMON)/tests/cuda/emulate.o: CFLAGS += -mavx2 -mfma -iquote tests/cuda
+$(T)/mma_test $(T)/fast_test: EXTRA := $(COMMON)/tests/cuda/emulate.o
+$(T)/mma_test $(T)/fast_test: $(COMMON)/tests/cuda/emulate.o
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(EXTRA) $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
@@ -187,10 +187,10 @@ $(PACK_UNITS:%=$(OUT)/%_test$(FLAVOR)) $(OUT)/facts_test$(FLAVOR): $(OUT)/%_test
 	$(UNIT_LINK)
 $(OUT)/%_test$(FLAVOR): tests/c/%_test.c $(PLAN_OBJ) $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	$(UNIT_LINK)
-$(T)/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a
+$(T)/fuzz_%: tests/fuzz/fuzz_%.c $(COMMON)/tests/fuzz/driver.o $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -o $@ $< tests/fuzz/driver.c $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
--include $(wildcard $(T)/*.d)
+	$(Q)$(CC) $(CFLAGS) -o $@ $< $(COMMON)/tests/fuzz/driver.o $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
+-include $(wildcard $(T)/*.d $(OUT)/*.d) $(COMMON)/tests/cuda/emulate.d $(COMMON)/tests/fuzz/driver.d
 
 .PHONY: units plan-units tier-units fuzzers engine-% engines test-list
 units: $(UNITS:%=$(T)/%_test)
@@ -216,6 +216,9 @@ PACKED := $(ODD:%=pack-odd-%)
 $(PACKED): pack-%: $(BUILT)
 	@$(call engine_of,$(TEST_HW),t)
 	+@$(BUILD) ID=test/t-$* $(PACK_UNITS:%=out/test/t-$*/%_test$(FLAVOR))
+
+facts-%: $(BUILT)
+	+@$(BUILD) ID=test/t-$* out/test/t-$*/facts_test
 
 # A driver that is too old, one with other troubles, a program that takes the device's memory.
 TROUBLES := $(addprefix out/test/troubles/,libcuda.so.1 driver.so hog)
@@ -278,6 +281,7 @@ $(ARM64_ENGINES): arm64-engine-%: $(BUILT)
 	+@$(BUILD) ID=test/arm64-$* build >/dev/null
 
 SUB := $(MAKE) --no-print-directory
+test: export DEBUG := -g1
 test: setup
 	@tools/setup_arm64.sh || echo "setup-arm64: failed; what needs an emulator counts as skipped" >&2
 	@$(PARALLEL) units replay
@@ -288,9 +292,8 @@ test: setup
 	@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
 	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
 	@$(PARALLEL) SAN=address,undefined $(PACKED)
-	@$(PARALLEL) tiled
+	@$(PARALLEL) tiled $(FACTS:%=facts-%)
 	@$(SUB) arm64
-	@for f in $(FACTS); do $(SUB) ID=test/t-$$f out/test/t-$$f/facts_test || exit 1; done
 	@$(SUB) emulated
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
 	@$(SUB) test-list

@@ -13,20 +13,22 @@ enum { MOST_THREADS = 1024, WARP = 32, STACK = 64 << 10, SHARED = 256 << 10 };
 struct emu_index threadIdx, blockIdx, gridDim;
 _Alignas(16) unsigned char emu_shared[SHARED];
 
-static struct fiber {
-    void *sp;
-    int done;
-} fibers[MOST_THREADS];
 /* Fibers that wait for each other: a warp's, the block's. */
 struct group {
     int live, arrived;
     unsigned barrier; /* its number: those that all have come to */
 };
+static struct fiber {
+    void *sp;
+    const struct group *at; /* whose barrier it waits at, and that barrier's number */
+    unsigned barrier;
+    int done;
+} fibers[MOST_THREADS];
 static struct group block, warps[MOST_THREADS / WARP];
 static unsigned char *stacks;
 static void *scheduler_sp;
 static int n_fiber, current;
-static uint32_t slots[MOST_THREADS];
+static uint32_t slots[2][MOST_THREADS]; /* in turn: nobody is two exchanges ahead */
 static void (*kernel)(const struct ig_args a);
 static const struct ig_args *args;
 
@@ -59,7 +61,11 @@ static void sync(struct group *g)
     const unsigned mine = g->barrier;
     g->arrived++;
     release(g);
-    while (g->barrier == mine) yield();
+    if (g != &block && g->barrier != mine) return; /* who comes last to the block's does not go first */
+    fibers[current].at = g;
+    fibers[current].barrier = mine;
+    yield();
+    fibers[current].at = NULL;
 }
 
 void emu_sync_block(void) { sync(&block); }
@@ -82,22 +88,22 @@ static void entry(void)
     abort();
 }
 
-uint32_t emu_swap(uint32_t v, int mask)
+/* Where this exchange of the warp puts its values. */
+static uint32_t *exchange(uint32_t v)
 {
-    slots[current] = v;
+    uint32_t *turn = slots[warps[current / WARP].barrier & 1];
+    turn[current] = v;
     emu_sync_warp();
-    const uint32_t got = slots[current ^ mask];
-    emu_sync_warp();
-    return got;
+    return turn;
 }
+
+uint32_t emu_swap(uint32_t v, int mask) { return exchange(v)[current ^ mask]; }
 
 unsigned emu_ballot(int v)
 {
+    const uint32_t *turn = exchange(v != 0);
     unsigned bits = 0;
-    slots[current] = v != 0;
-    emu_sync_warp();
-    for (int i = 0; i < WARP; i++) bits |= slots[(current & -WARP) + i] << i;
-    emu_sync_warp();
+    for (int i = 0; i < WARP; i++) bits |= turn[(current & -WARP) + i] << i;
     return bits;
 }
 
@@ -106,14 +112,11 @@ unsigned emu_ballot(int v)
  * more in word 1, column g. */
 static unsigned fragment_a[MOST_THREADS][4], fragment_b[MOST_THREADS][2];
 
-static int byte_of(const unsigned *words, int i) { return (int8_t)(words[i / 4] >> 8 * (i % 4) & 255u); }
-
 static int dot_of(int warp, int row, int column, int depth, int c)
 {
-    for (int k = 0; k < depth; k++) {
+    for (int k = 0; k < depth; k += 4) {
         const int lane_a = row % 8 * 4 + k % 16 / 4, lane_b = column * 4 + k % 16 / 4;
-        const int a = byte_of(fragment_a[warp + lane_a], (k / 16 * 2 + row / 8) * 4 + k % 4);
-        c += a * byte_of(fragment_b[warp + lane_b], k / 16 * 4 + k % 4);
+        c = ig_dot4s(fragment_a[warp + lane_a][k / 16 * 2 + row / 8], (int)fragment_b[warp + lane_b][k / 16], c);
     }
     return c;
 }
@@ -185,6 +188,35 @@ static void start(int i)
     fibers[i] = (struct fiber){ .sp = top - 6 };
 }
 
+static int waits(const struct fiber *f) { return f->done || (f->at && f->at->barrier == f->barrier); }
+
+/* Each warp goes on alone until all its lanes wait for others, so that nothing but barriers orders warps. */
+static int run_warp(int first)
+{
+    const unsigned phase = block.barrier;
+    int moved = 0;
+    for (int went = 1; went; moved |= went) {
+        went = 0;
+        for (current = first; current < first + WARP && current < n_fiber; current++) {
+            if (waits(&fibers[current])) continue;
+            emu_switch(&scheduler_sp, fibers[current].sp);
+            if (block.barrier != phase) return 1;
+            went = 1;
+        }
+    }
+    return moved;
+}
+
+/* All warps from barrier to barrier, the first or the last of them first: by turns, and not alike in all blocks. */
+static int run_phase(void)
+{
+    const int n_warp = (n_fiber + WARP - 1) / WARP, down = (block.barrier + blockIdx.x + blockIdx.y + blockIdx.z) & 1;
+    int moved = 0;
+    const unsigned phase = block.barrier;
+    for (int i = 0; i < n_warp && block.barrier == phase; i++) moved |= run_warp((down ? n_warp - 1 - i : i) * WARP);
+    return moved;
+}
+
 static void run_block(void)
 {
     block = (struct group){ .live = n_fiber };
@@ -193,13 +225,10 @@ static void run_block(void)
         start(i);
         warps[i / WARP].live++;
     }
-    for (int left = n_fiber; left > 0;) {
-        left = 0;
-        for (current = 0; current < n_fiber; current++) {
-            if (fibers[current].done) continue;
-            emu_switch(&scheduler_sp, fibers[current].sp);
-            left += !fibers[current].done;
-        }
+    while (block.live) {
+        if (run_phase() || !block.live) continue;
+        fputs("emulate: threads of a block wait at different barriers\n", stderr);
+        abort();
     }
 }
 
