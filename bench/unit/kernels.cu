@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(IG_FAST_THREADS, 256 / IG_FAST_THRE
     __syncthreads();
     const struct fast g = { b.w + (size_t)p * PR * 2 * b.cols + fast_rows() * 4, b.x, row, b.cols, rows };
     fast_tile y;
-    fast_sum_of(y, &g, lines, 16);
+    fast_sum(y, &g, lines);
     UNROLL for (int m = 0; m < 2; m++)
         UNROLL for (int n = 0; n < FAST_TOKENS / 8; n++)
             UNROLL for (int i = 0; i < 4; i++) {
