@@ -44,11 +44,11 @@ enum {
 #define IG_TILE_BYTES(head_dim, pad) \
     (((head_dim) * (128 + (pad)) + ((head_dim) > 68 ? (head_dim) * 64 : 64 * 68)) * 4)
 /* The same on the matrix units, for a cache in F16: threads; heads of a block that share K and V; bytes of shared
- * memory, for K and V twice. */
+ * memory, for K twice and V three times. */
 enum { IG_FLASH_THREADS = 256 };
 #define IG_FLASH(head_dim, kv_fmt, lora) ((kv_fmt) == 1 && !(lora) && (head_dim) % 16 == 0 && (head_dim) <= 128)
 #define IG_FLASH_HEADS(group)            ((group) % 2 == 0 ? 2 : 1)
-#define IG_FLASH_BYTES(head_dim)         (2 * ((head_dim) * 128 + ((head_dim) + 63) / 64 * 8192) + 1024)
+#define IG_FLASH_BYTES(head_dim)         (2 * (head_dim) * 128 + 3 * (((head_dim) + 63) / 64 * 8192) + 1024)
 /* Blocks of ig_gate_up that fill an expert's down matrix, four panels each. */
 #define IG_FILL_BLOCKS(n_embd) (((n_embd) + 63) / 64)
 /* Panels of a block of ig_qkv in a decode step: more threads have less of a row each to make int8 blocks of (beside

@@ -20,7 +20,7 @@ enum {
     FLASH_V = FLASH_LINES * KB * UNIT_LINE,
     FLASH_STEPS = HEAD_DIM / 16
 };
-_Static_assert(2 * (FLASH_K + FLASH_V) + UNIT_ALIGN == IG_FLASH_BYTES(HEAD_DIM), "what the host asks for");
+_Static_assert(2 * FLASH_K + 3 * FLASH_V + UNIT_ALIGN == IG_FLASH_BYTES(HEAD_DIM), "what the host asks for");
 #define LOG2_E 1.44269504f
 
 /* Positions that rows of the block see: that some row sees, that every row sees. */
@@ -88,25 +88,26 @@ IG_FN void flash_queries(const struct ig_args *a, unsigned (*f)[4], unsigned sho
         ig_matrices(f[k], q + (warp * 16 + lane % 16) * HEAD_DIM + k * 16 + lane / 16 * 8);
 }
 
-/* A KV block's K and V on their way; positions of V from `most` on are zeros: nobody wrote them. */
-IG_FN void flash_fetch(unsigned char *k, const unsigned char *kv, int first, int most)
+/* A KV block's K on its way; its V, whose positions from `most` on are zeros: nobody wrote them. */
+IG_FN void flash_fetch_k(unsigned char *k, const unsigned char *from)
 {
-    unsigned char *const v = k + FLASH_K;
-    const unsigned char *const from = kv + KV_PART;
-    enum { K_CHUNKS = HEAD_DIM * 8, V_CHUNKS = HEAD_DIM / 8 };
-    UNROLL for (int i = 0; i < DIV_UP(K_CHUNKS, FLASH_THREADS); i++)
+    enum { CHUNKS = HEAD_DIM * 8 };
+    UNROLL for (int i = 0; i < DIV_UP(CHUNKS, FLASH_THREADS); i++)
     {
         const int c = (int)threadIdx.x + i * FLASH_THREADS;
-        if (c < K_CHUNKS) ig_fetch16(k + unit_chunk(c / 8, c % 8), kv + c * UNIT_CHUNK);
+        if (c < CHUNKS) ig_fetch16(k + unit_chunk(c / 8, c % 8), from + c * UNIT_CHUNK);
     }
-    UNROLL for (int i = 0; i < DIV_UP(KB * V_CHUNKS, FLASH_THREADS); i++)
+}
+IG_FN void flash_fetch_v(unsigned char *v, const unsigned char *from, int first, int most)
+{
+    enum { EACH = HEAD_DIM / 8, CHUNKS = KB * EACH };
+    UNROLL for (int i = 0; i < DIV_UP(CHUNKS, FLASH_THREADS); i++)
     {
-        const int c = (int)threadIdx.x + i * FLASH_THREADS, at = c / V_CHUNKS, d = c % V_CHUNKS;
-        if (c < KB * V_CHUNKS)
+        const int c = (int)threadIdx.x + i * FLASH_THREADS, at = c / EACH, d = c % EACH;
+        if (c < CHUNKS)
             ig_fetch16_of(v + d / 8 * (KB * UNIT_LINE) + unit_chunk(at, d % 8), from + c * UNIT_CHUNK,
                           first + at < most ? UNIT_CHUNK : 0);
     }
-    ig_fetch_mark();
 }
 
 /* Scores of positions that a row does not see. */
@@ -136,56 +137,72 @@ IG_FN void flash_biases(const struct ig_args *a, float (*s)[4], const struct fla
 #endif
 }
 
-/* Scores become exponentials, and what was before is scaled to the new largest score. */
-IG_FN void flash_soften(float (*s)[4], flash_out o, struct flash_row *r)
+/* Exponentials e of the scores; c: what scales what was before to the new largest score. */
+IG_FN void flash_soften(float (*e)[4], float *c, float (*s)[4], struct flash_row *r)
 {
     UNROLL for (int h = 0; h < 2; h++)
     {
         float most = r[h].m, sum = 0.0f;
+        UNROLL for (int i = 0; i < 16; i++) most = fmaxf(most, s[i / 2][2 * h + i % 2]);
+        UNROLL for (int mask = 1; mask < 4; mask *= 2) most = fmaxf(most, ig_swap(most, mask));
+        const float from = most == -INFINITY ? 0.0f : most;
+        c[h] = ig_exp2(r[h].m - from);
         UNROLL for (int i = 0; i < 16; i++)
         {
-            const float x = s[i / 2][2 * h + i % 2];
-            most = x > most ? x : most;
+            const float x = ig_exp2(s[i / 2][2 * h + i % 2] - from);
+            e[i / 2][2 * h + i % 2] = x;
+            sum += x;
         }
-        UNROLL for (int mask = 1; mask < 4; mask *= 2)
-        {
-            const float other = ig_swap(most, mask);
-            most = other > most ? other : most;
-        }
-        const float from = most == -INFINITY ? 0.0f : most, c = ig_exp2(r[h].m - from);
-        UNROLL for (int i = 0; i < 16; i++)
-        {
-            float *const x = &s[i / 2][2 * h + i % 2];
-            *x = ig_exp2(*x - from);
-            sum += *x;
-        }
-        r[h].l = fmaf(r[h].l, c, sum);
+        r[h].l = fmaf(r[h].l, c[h], sum);
         r[h].m = most;
-        UNROLL for (int i = 0; i < FLASH_LINES * 16; i++) o[i / 2][2 * h + i % 2] *= c;
     }
 }
 
+/* The values before are there, and become less by c; the left factor of the next ones. */
+IG_FN void flash_turn(flash_out o, unsigned (*p)[4], float (*e)[4], const float *c)
+{
+    unit_done_but(0);
+    UNROLL for (int i = 0; i < FLASH_LINES * 32; i++) o[i / 4][i % 4] *= c[i % 4 / 2];
+    UNROLL for (int i = 0; i < 16; i++) p[i / 4][i % 4] = ig_to_halves(e[i / 2][i % 2 * 2], e[i / 2][i % 2 * 2 + 1]);
+}
+
+/* Under way: scores of a block; values of the block before. */
 IG_FN void flash_scores(float (*s)[4], unsigned (*q)[4], const unsigned char *k)
 {
     UNROLL for (int i = 0; i < 32; i++) s[i / 4][i % 4] = 0.0f;
     unit_begin();
     UNROLL for (int d = 0; d < FLASH_STEPS; d++) unit_columns_f16(s, q[d], k, d);
     unit_mark();
-    unit_done_but(0);
 }
-
-IG_FN void flash_values(flash_out o, float (*s)[4], const unsigned char *v)
+IG_FN void flash_values(flash_out o, unsigned (*p)[4], const unsigned char *v)
 {
-    unsigned p[4][4];
-    UNROLL for (int i = 0; i < 16; i++)
-        p[i / 4][i % 4] = ig_to_halves(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);
     unit_begin();
     UNROLL for (int k = 0; k < 4; k++)
     {
         UNROLL for (int n = 0; n < FLASH_LINES; n++) unit_columns_f16(o + 8 * n, p[k], v + n * (KB * UNIT_LINE), k);
     }
     unit_mark();
-    unit_done_but(0);
+}
+
+/* Where blocks of the cache are; in shared memory every second K has one place, every third V: values are under way
+ * a block longer. */
+struct flash_blocks {
+    const struct ig_args *a;
+    unsigned char *lines;
+    int seq, kv_head, last, most; /* block behind the last; position behind the last */
+};
+IG_FN unsigned char *flash_k(const struct flash_blocks *b, int block) { return b->lines + block % 2 * FLASH_K; }
+IG_FN unsigned char *flash_v(const struct flash_blocks *b, int block) { return b->lines + 2 * FLASH_K + block % 3 * FLASH_V; }
+
+/* K of block k and V of block v on their way, all that came before in place for all. */
+IG_FN void flash_next(const struct flash_blocks *b, int k, int v)
+{
+    ig_fetched_but(0);
+    unit_see_shared();
+    __syncthreads();
+    if (k < b->last) flash_fetch_k(flash_k(b, k), kv_block(b->a, b->seq, k, b->kv_head));
+    if (v < b->last) flash_fetch_v(flash_v(b, v), kv_block(b->a, b->seq, v, b->kv_head) + KV_PART, v * KB, b->most);
+    ig_fetch_mark();
 }
 
 /* Row h of the lane's two, divided, as o reads it. */
@@ -213,7 +230,16 @@ IG_FN void flash_leave(const struct ig_args *a, const struct flash_row *r, flash
     }
 }
 
-/* The last rows first: they see the most. */
+/* Scores as they enter the softmax. */
+IG_FN void flash_see(const struct ig_args *a, float (*s)[4], const struct flash_row *r, const struct flash_bounds *b, int head,
+                     int first)
+{
+    flash_biases(a, s, r, head, first);
+    if (first < b->all_from || first + KB > b->all_to) flash_mask(s, r, first);
+}
+
+/* The last rows first: they see the most.  The unit makes a block's scores and the values of the one before while
+ * the exponentials between them are made. */
 IG_KERNEL(ig_flash, FLASH_THREADS, 1)
 {
     IG_SHARED_SPARE(unsigned char, flash_spare);
@@ -222,33 +248,35 @@ IG_KERNEL(ig_flash, FLASH_THREADS, 1)
     const int group = (int)threadIdx.x / 128, head = (int)blockIdx.x * FLASH_HEADS + (FLASH_HEADS == 2 ? group : 0);
     const int tile = (int)(gridDim.y - 1 - blockIdx.y) * FLASH_ROWS, first = tile + (FLASH_HEADS == 2 ? 0 : 64 * group);
     const int row = first + (int)threadIdx.x / 32 % 4 * 16 + (int)threadIdx.x / 4 % 8;
-    unsigned q[FLASH_STEPS][4];
+    unsigned q[FLASH_STEPS][4], p[4][4];
     flash_out o;
-    float s[8][4];
+    float s[8][4], e[8][4], c[2];
     ig_after_previous();
     flash_bounds(&b, &a, tile);
     struct flash_row r[2] = { flash_row(&a, row), flash_row(&a, row + 8) };
-    const int seq = a.row.seq[0], last = DIV_UP(b.most, KB);
+    const struct flash_blocks f = { &a, lines, a.row.seq[0], head / GROUP, DIV_UP(b.most, KB), b.most };
     int block = b.least / KB;
     flash_queries(&a, q, (unsigned short *)(void *)lines + group * 64 * HEAD_DIM, first, head);
     UNROLL for (int i = 0; i < FLASH_LINES * 32; i++) o[i / 4][i % 4] = 0.0f;
-    __syncthreads();
-    flash_fetch(lines, kv_block(&a, seq, block, head / GROUP), block * KB, b.most);
-    for (int slot = 0; block < last; block++, slot ^= 1) {
-        unsigned char *const k = lines + slot * (FLASH_K + FLASH_V);
-        const int at = block * KB;
-        ig_fetched_but(0);
-        unit_see_shared();
-        __syncthreads(); /* all see this block, and have used the one before it */
-        if (block + 1 < last)
-            flash_fetch(lines + (slot ^ 1) * (FLASH_K + FLASH_V), kv_block(&a, seq, block + 1, head / GROUP), at + KB,
-                        b.most);
-        flash_scores(s, q, k);
-        flash_biases(&a, s, r, head, at);
-        if (at < b.all_from || at + KB > b.all_to) flash_mask(s, r, at);
-        flash_soften(s, o, r);
-        flash_values(o, s, k + FLASH_K);
+    flash_next(&f, block, f.last);
+    flash_next(&f, block + 1, block);
+    flash_scores(s, q, flash_k(&f, block));
+    unit_done_but(0);
+    flash_see(&a, s, r, &b, head, block * KB);
+    flash_soften(e, c, s, r);
+    for (; block + 1 < f.last; block++) {
+        flash_next(&f, block + 2, block + 1);
+        flash_turn(o, p, e, c);
+        flash_scores(s, q, flash_k(&f, block + 1));
+        flash_values(o, p, flash_v(&f, block));
+        unit_done_but(1);
+        flash_see(&a, s, r, &b, head, (block + 1) * KB);
+        flash_soften(e, c, s, r);
     }
+    flash_next(&f, f.last, f.last);
+    flash_turn(o, p, e, c);
+    flash_values(o, p, flash_v(&f, block));
+    unit_done_but(0);
     flash_leave(&a, &r[0], o, row, head, 0);
     flash_leave(&a, &r[1], o, row + 8, head, 1);
 }

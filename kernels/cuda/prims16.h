@@ -55,7 +55,7 @@ IG_FN unsigned ig_to_halves(float lo, float hi)
 IG_FN float ig_exp2(float x)
 {
     float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
