@@ -96,13 +96,14 @@ static void peaks(cudaLibrary_t lib, struct bench b)
     printf("peak wgmma,-,%.3f,%.1f,\n", s * 1e3, flop / s * 1e-12);
 }
 
-static void gemm(const char *name, cudaLibrary_t lib, struct bench b, int warps, int stages, int rows, int cols, int tokens)
+static void gemm(const char *name, cudaLibrary_t lib, struct bench b, int warps, int stages, int tiles, int rows, int cols, int tokens)
 {
     const int shared = stages * 128 * 128 + 1024;
     cudaKernel_t k = find(lib, "gemm", shared);
-    b.rows = rows, b.cols = cols, b.tokens = tokens;
+    while (rows / (32 * warps) % tiles) tiles--;
+    b.rows = rows, b.cols = cols, b.tokens = tokens, b.rounds = tiles;
     OK(cudaMemset(b.y, 0xff, (size_t)rows * (size_t)tokens * 4));
-    const double s = seconds(k, (dim3){ (unsigned)(rows / (32 * warps)), (unsigned)((tokens + 127) / 128), 1 }, warps * 32, shared, &b);
+    const double s = seconds(k, (dim3){ (unsigned)(rows / (32 * warps * tiles)), (unsigned)((tokens + 127) / 128), 1 }, warps * 32, shared, &b);
     double worst = 0;
     for (int i = 0; i < 400; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -121,7 +122,7 @@ static void gemm(const char *name, cudaLibrary_t lib, struct bench b, int warps,
         const double off = fabs(got - sum) / (size * ldexp(cols / 16, -22));
         if (!(off <= worst)) worst = off;
     }
-    printf("gemm %s,%dx%dx%d,%.3f,%.1f,%.3f\n", name, rows, cols, tokens, s * 1e3, 2.0 * rows * cols * tokens / s * 1e-12, worst);
+    printf("gemm %s,%dx%dx%d by %d,%.3f,%.1f,%.3f\n", name, rows, cols, tokens, tiles, s * 1e3, 2.0 * rows * cols * tokens / s * 1e-12, worst);
 }
 
 enum { HEADS = 32, KV_HEADS = 4, HD = 128 };
@@ -187,7 +188,7 @@ static cudaLibrary_t load(const char *file)
     return lib;
 }
 
-/* driver FLASH.cubin NAME:WARPS:STAGES:FILE.cubin... */
+/* driver FLASH.cubin NAME:WARPS:STAGES:TILES:FILE.cubin... */
 int main(int argc, char **argv)
 {
     x = malloc((size_t)MOST_X * 2);
@@ -198,14 +199,14 @@ int main(int argc, char **argv)
     printf("what,shape,ms,TFLOP/s,error\n");
     for (int i = 2; i < argc; i++) {
         char name[64], file[256];
-        int warps, stages;
-        if (sscanf(argv[i], "%63[^:]:%d:%d:%255s", name, &warps, &stages, file) != 4) return 2;
+        int warps, stages, tiles;
+        if (sscanf(argv[i], "%63[^:]:%d:%d:%d:%255s", name, &warps, &stages, &tiles, file) != 5) return 2;
         cudaLibrary_t lib = load(file);
         if (!lib) continue;
         if (i == 2) peaks(lib, b);
-        gemm(name, lib, b, warps, stages, 4096, 4096, 8192);
-        gemm(name, lib, b, warps, stages, 1536, 2048, 65536);
-        gemm(name, lib, b, warps, stages, 2048, 768, 65536);
+        gemm(name, lib, b, warps, stages, tiles, 4096, 4096, 8192);
+        gemm(name, lib, b, warps, stages, tiles, 1536, 2048, 65536);
+        gemm(name, lib, b, warps, stages, tiles, 2048, 768, 65536);
         fflush(stdout);
     }
     cudaLibrary_t lib = load(argv[1]);

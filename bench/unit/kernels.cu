@@ -52,23 +52,28 @@ extern "C" __global__ void __launch_bounds__(256, 1) peak_wgmma(struct bench b)
 }
 #endif
 
-/* y[token][row] = w times x, dense. */
+/* y[token][row] = w times x, dense; `rounds` tiles a block. */
 extern "C" __global__ void __launch_bounds__(IG_FAST_THREADS, 256 / IG_FAST_THREADS) gemm(struct bench b)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     __shared__ unsigned row[FAST_TOKENS];
     unsigned char *const lines = fast_lines(shared);
     const int first = blockIdx.y * FAST_TOKENS, rows = min(FAST_TOKENS, b.tokens - first);
-    const int p = blockIdx.x * FAST_PANELS + fast_panel();
+    const int p = blockIdx.x * FAST_PANELS * b.rounds + fast_panel();
     for (int t = threadIdx.x; t < rows; t += IG_FAST_THREADS) row[t] = (unsigned)(first + t) * (unsigned)(b.cols / 32);
     __syncthreads();
-    const struct fast g = { b.w + (size_t)p * PR * 2 * b.cols + fast_rows() * 4, b.x, row, b.cols, rows };
+    const size_t panel = (size_t)PR * 2 * b.cols;
+    const struct fast g = { { b.w + p * panel + fast_row() * 4, b.w + (p + 1) * panel + fast_row() * 4 }, { 99, 99 }, FAST_PANELS * panel, b.x, row, b.cols, rows, b.rounds };
     fast_tile y;
-    fast_sum(y, &g, lines);
-    UNROLL for (int m = 0; m < 2; m++)
-        UNROLL for (int n = 0; n < FAST_TOKENS / 8; n++)
-            UNROLL for (int i = 0; i < 4; i++) {
-                const int t = fast_token(n, i);
-                if (t < rows) b.y[(size_t)(first + t) * b.rows + p * PR + fast_rows() + 2 * m + i / 2] = y[m][n][i];
-            }
+    fast_weights w;
+    struct fast_at at;
+    fast_begin(w, &g, lines, &at);
+    for (int tile = 0; tile < b.rounds; tile++) {
+        fast_sum(y, w, &g, lines, &at);
+        UNROLL for (int i = 0; i < FAST_TOKENS; i += 2) {
+            const int m = i / 64, n = i / 4 % 16, j = i / 2 % 2, t = fast_token(n, j);
+            const ig_f2 v = { y[m][n][j], y[m][n][2 + j] };
+            if (t < rows) *(ig_f2 *)(b.y + (size_t)(first + t) * b.rows + (p + m + tile * FAST_PANELS) * PR + fast_row()) = v;
+        }
+    }
 }

@@ -163,7 +163,8 @@ struct ig_args {
     unsigned char *kv; /* of this layer: [block][kv head]{K, V} */
     const float *rope;
     struct ig_dmat mv;
-    unsigned short *xb, *hb; /* of gemm=fast, in BF16: rows that matrices read; hidden values */
+    unsigned short *xb, *hb; /* of gemm=fast, in BF16: rows that matrices read; hidden values; */
+    int32_t tiles;           /* tiles of panels that a block goes through */
     struct ig_rows row; /* of the batch, in device memory */
     const float *q_norm, *k_norm, *sinks, *route_bias, *shared_gate; /* NULL: none */
     float *part, *ao;

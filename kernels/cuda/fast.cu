@@ -11,73 +11,90 @@
 
 enum {
     FAST_BLOCKS = 256 / IG_FAST_THREADS, /* on a multiprocessor */
-    FAST_HIDDEN_PANELS = ACT_RELU ? FAST_PANELS : FAST_WARPS /* of a block: gate and up make one */
+    FAST_HIDDEN_PANELS = ACT_RELU ? FAST_PANELS : FAST_WARPS /* of a tile: gate and up make one */
 };
 
-IG_FN const unsigned char *fast_weights_of(const struct ig_dmat *m, size_t expert, int panel, int panels)
+/* This lane's part of panel `m` of the warp: panels p, p + each, ... of a matrix that has `panels`. */
+IG_FN void fast_take(struct fast *g, int m, const struct ig_dmat *of, size_t expert, int p, int each, int panels)
 {
-    return m->p + expert + (size_t)(panel < panels ? panel : panels - 1) * m->stride + fast_rows() * 4;
+    g->w[m] = of->p + expert + (size_t)LEAST(p, panels - 1) * of->stride + fast_row() * 4;
+    g->last[m] = p < panels ? (panels - 1 - p) / each : 0;
 }
 
-/* What to do with (token, v) for all results of a lane that are real: rows fast_rows() ... + 3 of its panel. */
-#define FAST_EACH(rows, ...)                                                                              \
-    UNROLL for (int n_ = 0; n_ < FAST_TOKENS / 8; n_++)                                                   \
-    {                                                                                                     \
-        UNROLL for (int j_ = 0; j_ < 2; j_++)                                                             \
-        {                                                                                                 \
-            const int token = fast_token(n_, j_);                                                         \
-            const ig_f4 v = { y[0][n_][j_], y[0][n_][2 + j_], y[1][n_][j_], y[1][n_][2 + j_] };           \
-            if (token < (rows)) __VA_ARGS__                                                               \
-        }                                                                                                 \
+/* Rows of activations: where they lie, how many columns they have. */
+struct fast_rows {
+    const unsigned short *x;
+    const unsigned *row;
+    int cols, rows;
+};
+
+/* A block's tiles of one matrix of `panels` panels: tile `first`, `tiles` of them where there are so many. */
+IG_FN struct fast fast_of(const struct ig_dmat *m, size_t expert, const struct fast_rows *x, int first, int tiles, int panels)
+{
+    struct fast g = { { NULL, NULL }, { 0, 0 }, (size_t)FAST_PANELS * m->stride, x->x, x->row, x->cols, x->rows,
+                      LEAST(DIV_UP(panels, FAST_PANELS) - first, tiles) };
+    UNROLL for (int i = 0; i < 2; i++) fast_take(&g, i, m, expert, first * FAST_PANELS + fast_panel() + i, FAST_PANELS, panels);
+    return g;
+}
+
+/* What to do with (token, r, v), results of rows r and r + 1 of the matrix for all real tokens of the tile, whose
+ * first panel is `first`; panels behind the matrix's last are left out. */
+#define FAST_EACH(rows, first, panels, ...)                                                       \
+    UNROLL for (int i_ = 0; i_ < FAST_TOKENS / 2; i_++)                                           \
+    {                                                                                             \
+        const int m_ = i_ / 32, n_ = i_ / 2 % 16, j_ = i_ % 2, token = fast_token(n_, j_);        \
+        const int panel_ = (first) + fast_panel() + m_, r = panel_ * PR + fast_row();             \
+        const ig_f2 v = { y[m_][n_][j_], y[m_][n_][2 + j_] };                                     \
+        if (token < (rows) && panel_ < (panels)) __VA_ARGS__                                      \
     }
 
-IG_FN ig_f4 fast_biases(const float *bias, int r)
+IG_FN ig_f2 fast_biased(const float *bias, int r, ig_f2 v)
 {
-    const ig_f4 none = { 0, 0, 0, 0 };
-    return bias ? *(const ig_f4 *)(const void *)(bias + r) : none;
-}
-IG_FN ig_f4 fast_add(ig_f4 x, ig_f4 y, float by)
-{
-    const ig_f4 sum = { x.x + y.x * by, x.y + y.y * by, x.z + y.z * by, x.w + y.w * by };
+    const ig_f2 sum = { bias ? v.x + bias[r] : v.x, bias ? v.y + bias[r + 1] : v.y };
     return sum;
 }
 
-/* A matrix of `panels` panels, from panel `first` on, times rows blockIdx.y * FAST_TOKENS ... of xb; -> rows. */
-IG_FN int fast_dense(fast_tile y, const struct ig_args *a, const struct ig_dmat *m, int first, int panels, int cols,
-                     unsigned char *spare)
+/* Rows blockIdx.y * FAST_TOKENS ... of xb, `cols` wide. */
+IG_FN struct fast_rows fast_dense(const struct ig_args *a, unsigned *row, int cols)
 {
-    IG_SHARED unsigned row[FAST_TOKENS];
-    const int from = (int)blockIdx.y * FAST_TOKENS, rows = LEAST(FAST_TOKENS, a->n - from);
-    for (int t = (int)threadIdx.x; t < rows; t += IG_FAST_THREADS) row[t] = (unsigned)((from + t) * (cols / QB));
+    const int from = (int)blockIdx.y * FAST_TOKENS;
+    const struct fast_rows x = { a->xb, row, cols, LEAST(FAST_TOKENS, a->n - from) };
+    for (int t = (int)threadIdx.x; t < x.rows; t += IG_FAST_THREADS) row[t] = (unsigned)((from + t) * (cols / QB));
     __syncthreads();
-    const struct fast g = { fast_weights_of(m, 0, first + fast_panel(), panels), a->xb, row, cols, rows };
-    fast_sum(y, &g, fast_lines(spare));
-    return rows;
+    return x;
 }
 
-/* The same, with biases, into rows of `panels` panels of floats. */
+/* A matrix of `panels` panels, from tile `first` on, times rows of xb, with biases, into rows of floats. */
 IG_FN void fast_rows_into(const struct ig_args *a, const struct ig_dmat *m, int first, int panels, int cols, float *to,
                           unsigned char *spare)
 {
+    IG_SHARED unsigned row[FAST_TOKENS];
+    const struct fast_rows x = fast_dense(a, row, cols);
+    const struct fast g = fast_of(m, 0, &x, first, a->tiles, panels);
+    const size_t stride = (size_t)panels * PR;
     fast_tile y;
-    const int rows = fast_dense(y, a, m, first, panels, cols, spare), p = first + fast_panel();
-    if (p >= panels) return;
-    const int r = p * PR + fast_rows(), stride = panels * PR;
-    const ig_f4 bias = fast_biases(m->bias, r);
-    float *const at = to + (size_t)blockIdx.y * FAST_TOKENS * (size_t)stride + r;
-    FAST_EACH(rows, { *(ig_f4 *)(void *)(at + (size_t)token * (size_t)stride) = fast_add(v, bias, 1.0f); })
+    fast_weights w;
+    struct fast_at at;
+    fast_begin(w, &g, fast_lines(spare), &at);
+    for (int tile = 0; tile < g.tiles; tile++) {
+        fast_sum(y, w, &g, fast_lines(spare), &at);
+        FAST_EACH(x.rows, (first + tile) * FAST_PANELS, panels, {
+            float *const p = to + ((size_t)blockIdx.y * FAST_TOKENS + (size_t)token) * stride + r;
+            *(ig_f2 *)(void *)p = fast_biased(m->bias, r, v);
+        })
+    }
 }
 
 /* Blocks along q, then k, then v; of latent attention those that read the normed row. */
 IG_KERNEL(ig_fast_qkv, IG_FAST_THREADS, FAST_BLOCKS)
 {
     IG_SHARED_SPARE(unsigned char, fast_spare);
-    enum { OF_Q = DIV_UP(IN_Q_STRIDE / PR, FAST_PANELS), OF_K = DIV_UP(IN_K_STRIDE / PR, FAST_PANELS) };
-    const int b = (int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? OF_Q : 0);
-    const int is_q = b < OF_Q, is_k = !is_q && b < OF_Q + OF_K;
+    const int each = a.tiles * FAST_PANELS, of_q = DIV_UP(IN_Q_STRIDE / PR, each), of_k = DIV_UP(IN_K_STRIDE / PR, each);
+    const int b = (int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? of_q : 0);
+    const int is_q = b < of_q, is_k = !is_q && b < of_q + of_k;
     const struct ig_dmat *const m = is_q ? &a.mq : is_k ? &a.mk : &a.mv;
     ig_after_previous();
-    fast_rows_into(&a, m, (is_q ? b : is_k ? b - OF_Q : b - OF_Q - OF_K) * FAST_PANELS,
+    fast_rows_into(&a, m, (is_q ? b : is_k ? b - of_q : b - of_q - of_k) * a.tiles,
                    (is_q ? IN_Q_STRIDE : IN_K_STRIDE) / PR, N_EMBD, is_q ? a.q : is_k ? a.k : a.v, fast_spare);
 }
 
@@ -87,7 +104,7 @@ IG_KERNEL(ig_fast_latent_q, IG_FAST_THREADS, FAST_BLOCKS)
 {
     IG_SHARED_SPARE(unsigned char, fast_spare);
     ig_after_previous();
-    fast_rows_into(&a, &a.mq_b, (int)blockIdx.x * FAST_PANELS, QH_STRIDE / PR, Q_LORA, a.qh, fast_spare);
+    fast_rows_into(&a, &a.mq_b, (int)blockIdx.x * a.tiles, QH_STRIDE / PR, Q_LORA, a.qh, fast_spare);
 }
 #endif
 
@@ -95,16 +112,23 @@ IG_KERNEL(ig_fast_latent_q, IG_FAST_THREADS, FAST_BLOCKS)
 IG_KERNEL(ig_fast_out, IG_FAST_THREADS, FAST_BLOCKS)
 {
     IG_SHARED_SPARE(unsigned char, fast_spare);
+    IG_SHARED unsigned row[FAST_TOKENS];
+    const int first = (int)blockIdx.x * a.tiles;
     fast_tile y;
+    fast_weights w;
+    struct fast_at at;
     ig_after_previous();
-    const int first = (int)blockIdx.x * FAST_PANELS, r = (first + fast_panel()) * PR + fast_rows();
-    const int rows = fast_dense(y, &a, &a.mo, first, N_EMBD / PR, O_DIM, fast_spare);
-    if (r >= N_EMBD) return;
-    const ig_f4 bias = fast_biases(a.mo.bias, r);
-    FAST_EACH(rows, {
-        ig_f4 *const x = (ig_f4 *)(void *)(a.x + ((size_t)blockIdx.y * FAST_TOKENS + (size_t)token) * N_EMBD + r);
-        *x = fast_add(*x, fast_add(v, bias, 1.0f), RESIDUAL_SCALE);
-    })
+    const struct fast_rows x = fast_dense(&a, row, O_DIM);
+    const struct fast g = fast_of(&a.mo, 0, &x, first, a.tiles, N_EMBD / PR);
+    fast_begin(w, &g, fast_lines(fast_spare), &at);
+    for (int tile = 0; tile < g.tiles; tile++) {
+        fast_sum(y, w, &g, fast_lines(fast_spare), &at);
+        FAST_EACH(x.rows, (first + tile) * FAST_PANELS, N_EMBD / PR, {
+            ig_f2 *const p = (ig_f2 *)(void *)(a.x + ((size_t)blockIdx.y * FAST_TOKENS + (size_t)token) * N_EMBD + r);
+            const ig_f2 more = fast_biased(a.mo.bias, r, v), sum = { p->x + more.x * RESIDUAL_SCALE, p->y + more.y * RESIDUAL_SCALE };
+            *p = sum;
+        })
+    }
 }
 
 /* An item's slots, and where the rows are that they read, in blocks of 32. */
@@ -129,45 +153,23 @@ IG_FN struct item fast_item(const struct ig_args *a, int *slot, unsigned *row, i
     return it;
 }
 
-/* Hidden values of the lane's panel from gate's and up's results: lanes below 16 have gate's rows and take the first
- * two of four, the lanes 16 further up's and the others. */
-IG_FN void fast_hidden(const struct ig_args *a, fast_tile y, const struct item *it, const int *slot, int panel, int panels)
+/* Hidden values of a tile: a lane has gate's and up's results of the same rows, or, without up, gate's of two panels. */
+IG_FN void fast_hidden(const struct ig_args *a, fast_tile y, const struct item *it, const int *slot, int tile, int panels)
 {
     const struct ig_dmat *gate = a->in ? &a->dense_gate : &a->gate, *up = a->in ? &a->dense_up : &a->up;
     const size_t expert = a->in ? 0 : (size_t)it->expert * a->expert_stride;
-    const int second = (int)threadIdx.x / 16 % 2, r = panel * PR + fast_rows() + 2 * second;
-    UNROLL for (int n = 0; n < FAST_TOKENS / 8; n++)
+    UNROLL for (int i = 0; i < (ACT_RELU ? FAST_TOKENS : FAST_TOKENS / 2) / 2; i++)
     {
-        UNROLL for (int j = 0; j < 2; j++)
-        {
-            float h[2];
-            UNROLL for (int i = 0; i < 2; i++)
-            {
-                const float y0 = y[0][n][2 * i + j], y1 = y[1][n][2 * i + j];
-                const float mine = second ? y1 : y0, other = ig_swap(second ? y0 : y1, 16);
-                const float g = second ? other : mine, u = second ? mine : other;
-                h[i] = panel < panels ? activated(with_bias(gate, expert, 0, r + i, g), with_bias(up, expert, 0, r + i, u)) : 0.0f;
-            }
-            const int token = fast_token(n, j);
-            if (token < it->rows && panel < panels)
-                *(unsigned *)(void *)(a->hb + hidden_block(slot[token]) * QB + r) = ig_to_bf16(h[0], h[1]);
-        }
+        const int m = i / 32, n = i / 2 % 16, j = i % 2, token = fast_token(n, j);
+        const int panel = tile * FAST_HIDDEN_PANELS + (ACT_RELU ? fast_panel() + m : fast_panel() / 2);
+        if (token >= it->rows || panel >= panels) continue;
+        const int r = panel * PR + fast_row();
+        float h[2];
+        UNROLL for (int k = 0; k < 2; k++)
+            h[k] = activated(with_bias(gate, expert, 0, r + k, y[m][n][2 * k + j]),
+                             ACT_RELU ? 0.0f : with_bias(up, expert, 0, r + k, y[1][n][2 * k + j]));
+        *(unsigned *)(void *)(a->hb + hidden_block(slot[token]) * QB + r) = ig_to_bf16(h[0], h[1]);
     }
-}
-/* Without up. */
-IG_FN void fast_relu(const struct ig_args *a, fast_tile y, const struct item *it, const int *slot, int panel, int panels)
-{
-    const struct ig_dmat *gate = a->in ? &a->dense_gate : &a->gate;
-    const size_t expert = a->in ? 0 : (size_t)it->expert * a->expert_stride;
-    const int r = panel * PR + fast_rows();
-    if (panel >= panels) return;
-    FAST_EACH(it->rows, {
-        const float g[4] = { v.x, v.y, v.z, v.w };
-        float h[4];
-        UNROLL for (int i = 0; i < 4; i++) h[i] = activated(with_bias(gate, expert, 0, r + i, g[i]), 0.0f);
-        const ig_u2 w = { ig_to_bf16(h[0], h[1]), ig_to_bf16(h[2], h[3]) };
-        *(ig_u2 *)(void *)(a->hb + hidden_block(slot[token]) * QB + r) = w;
-    })
 }
 
 /* Gate and up of some hidden values of an item's rows. */
@@ -176,20 +178,25 @@ IG_KERNEL(ig_fast_gate_up, IG_FAST_THREADS, FAST_BLOCKS)
     IG_SHARED_SPARE(unsigned char, fast_spare);
     IG_SHARED unsigned row[FAST_TOKENS];
     IG_SHARED int slot[FAST_TOKENS];
+    const int first = (int)blockIdx.x * a.tiles, panels = (a.in ? a.aside : N_FF) / PR;
+    const struct ig_dmat *const gate = a.in ? &a.dense_gate : &a.gate, *const up = a.in ? &a.dense_up : &a.up;
     fast_tile y;
+    fast_weights w;
+    struct fast_at at;
     ig_after_previous();
     const struct item it = fast_item(&a, slot, row, 0);
     if (it.rows == 0) return;
     const size_t expert = a.in ? 0 : (size_t)it.expert * a.expert_stride;
-    const int of_up = !ACT_RELU && threadIdx.x / 16 % 2, panels = (a.in ? a.aside : N_FF) / PR;
-    const int panel = (int)blockIdx.x * FAST_HIDDEN_PANELS + (ACT_RELU ? fast_panel() : (int)threadIdx.x / 32);
-    const struct ig_dmat *const m = of_up ? a.in ? &a.dense_up : &a.up : a.in ? &a.dense_gate : &a.gate;
-    const struct fast g = { fast_weights_of(m, expert, panel, panels), a.xb, row, N_EMBD, it.rows };
-    fast_sum(y, &g, fast_lines(fast_spare));
-    if (ACT_RELU)
-        fast_relu(&a, y, &it, slot, panel, panels);
-    else
-        fast_hidden(&a, y, &it, slot, panel, panels);
+    const int p = first * FAST_HIDDEN_PANELS + (ACT_RELU ? fast_panel() : fast_panel() / 2);
+    struct fast g = { { NULL, NULL }, { 0, 0 }, (size_t)FAST_HIDDEN_PANELS * gate->stride, a.xb, row, N_EMBD, it.rows,
+                      LEAST(DIV_UP(panels, FAST_HIDDEN_PANELS) - first, a.tiles) };
+    fast_take(&g, 0, gate, expert, p, FAST_HIDDEN_PANELS, panels);
+    fast_take(&g, 1, ACT_RELU ? gate : up, expert, p + ACT_RELU, FAST_HIDDEN_PANELS, panels);
+    fast_begin(w, &g, fast_lines(fast_spare), &at);
+    for (int tile = 0; tile < g.tiles; tile++) {
+        fast_sum(y, w, &g, fast_lines(fast_spare), &at);
+        fast_hidden(&a, y, &it, slot, first + tile, panels);
+    }
 }
 
 IG_KERNEL(ig_fast_down, IG_FAST_THREADS, FAST_BLOCKS)
@@ -197,22 +204,25 @@ IG_KERNEL(ig_fast_down, IG_FAST_THREADS, FAST_BLOCKS)
     IG_SHARED_SPARE(unsigned char, fast_spare);
     IG_SHARED unsigned row[FAST_TOKENS];
     IG_SHARED int slot[FAST_TOKENS];
+    const struct ig_dmat *const down = a.in ? &a.dense_down : &a.down;
+    const int first = (int)blockIdx.x * a.tiles;
     fast_tile y;
+    fast_weights w;
+    struct fast_at at;
     ig_after_previous();
     const struct item it = fast_item(&a, slot, row, 1);
     if (it.rows == 0) return;
-    const struct ig_dmat *const down = a.in ? &a.dense_down : &a.down;
     const size_t expert = a.in ? 0 : (size_t)it.expert * a.expert_stride;
-    const int panel = (int)blockIdx.x * FAST_PANELS + fast_panel(), r = panel * PR + fast_rows();
-    const struct fast g = { fast_weights_of(down, expert, panel, N_EMBD / PR), a.hb, row, WITH_ASIDE && a.in ? a.aside : N_FF,
-                            it.rows };
-    fast_sum(y, &g, fast_lines(fast_spare));
-    if (r >= N_EMBD) return;
-    const float *const biases = down->bias ? (const float *)((uintptr_t)down->bias + expert) : NULL;
-    const ig_f4 bias = fast_biases(biases, r);
-    FAST_EACH(it.rows, {
-        *(ig_f4 *)(void *)(a.y + (size_t)slot[token] * N_EMBD + (size_t)r) = fast_add(v, bias, 1.0f);
-    })
+    const struct fast_rows x = { a.hb, row, WITH_ASIDE && a.in ? a.aside : N_FF, it.rows };
+    const struct fast g = fast_of(down, expert, &x, first, a.tiles, N_EMBD / PR);
+    const float *const bias = down->bias ? (const float *)((uintptr_t)down->bias + expert) : NULL;
+    fast_begin(w, &g, fast_lines(fast_spare), &at);
+    for (int tile = 0; tile < g.tiles; tile++) {
+        fast_sum(y, w, &g, fast_lines(fast_spare), &at);
+        FAST_EACH(it.rows, (first + tile) * FAST_PANELS, N_EMBD / PR, {
+            *(ig_f2 *)(void *)(a.y + (size_t)slot[token] * N_EMBD + (size_t)r) = fast_biased(bias, r, v);
+        })
+    }
 }
 
 /* Floats that a matrix in BF16 reads: attention's output (in 0), the query's latent. */

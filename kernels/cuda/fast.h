@@ -6,8 +6,9 @@
  * batch's bits are not the CPU's, nor those of a batch that is too small to come here.
  *
  * A warp multiplies two panels with all activation rows of the block's tile.  Weights go from memory to the
- * registers of the lane that multiplies them, a stage ahead: 16 bytes are 4 rows of 2 columns, lanes g < 4 have
- * rows of the first panel, the others of the second.  Activations come into shared memory in the background.
+ * registers of the lane that multiplies them, seven steps ahead, and into L2 before: 8 bytes are 2 rows of 2 columns,
+ * what the unit wants side by side.  Activations come into shared memory in the background.  A block goes through some tiles of panels for the same activation rows, one behind the other
+ * without a pause: while a tile's results are left, the next one's numbers come.
  */
 #ifndef IG_FAST_H
 #define IG_FAST_H
@@ -16,29 +17,44 @@
 
 enum {
     FAST_WARPS = IG_FAST_THREADS / 32,
-    FAST_PANELS = 2 * FAST_WARPS,       /* of a block */
+    FAST_PANELS = 2 * FAST_WARPS,       /* of a tile */
     FAST_TOKENS = IG_FAST_TOKENS,       /* activation rows of a block */
     FAST_DEEP = 64,                     /* columns of a stage: a line of the unit's */
     FAST_STEPS = FAST_DEEP / 16,
     FAST_STAGES = IG_FAST_STAGES,       /* in use, in use by who is behind, arriving */
-    FAST_AHEAD = 4, /* stages that weights come into L2 before they are loaded */
-    FAST_STAGE = FAST_TOKENS * UNIT_LINE
+    FAST_STAGE = FAST_TOKENS * UNIT_LINE,
+    FAST_AHEAD = 2                      /* pairs of stages that weights come into L2 before they are used */
 };
-_Static_assert(FAST_STAGES * FAST_STAGE + UNIT_ALIGN == IG_FAST_BYTES, "what the host asks for");
+_Static_assert(FAST_STAGES % 2 == 0 && FAST_STAGES * FAST_STAGE + UNIT_ALIGN == IG_FAST_BYTES, "what the host asks for");
 
-/* What a block multiplies: `cols` columns, a multiple of 32, of this lane's rows. */
+/* What a block multiplies: `cols` columns, a multiple of 32, of this lane's rows in each tile. */
 struct fast {
-    const unsigned char *w; /* this lane's rows of column 0: see fast_rows */
+    const unsigned char *w[2]; /* this lane's rows of column 0 of the warp's panels */
+    int last[2];               /* tile behind which there is no such panel: then once more that of this one */
+    size_t more;               /* bytes from a tile's to the next one's */
     const unsigned short *x;
     const unsigned *row;    /* [FAST_TOKENS] in shared memory: where in x, in 32 numbers */
-    int cols, rows;
+    int cols, rows, tiles;
 };
 typedef float fast_tile[2][FAST_TOKENS / 8][4];
-typedef unsigned fast_weights[FAST_STEPS][2][4]; /* [step][half][row] */
+typedef unsigned fast_weights[2 * FAST_STEPS][2][4]; /* [step of two stages][panel]: two rows of a pair of columns, of another */
 
-/* Where a lane's 4 rows of a panel begin; result [m][..][i] is of row 4 * (lane / 4 % 4) + 2 * m + i / 2. */
-IG_FN int fast_rows(void) { return (int)threadIdx.x / 4 % 4 * 4; }
-IG_FN int fast_panel(void) { return (int)threadIdx.x / 16; } /* of the block's */
+/* Two stages of a tile; those behind the last are the first of the next tile. */
+struct fast_pair {
+    int tile, column;
+};
+IG_FN void fast_step_on(struct fast_pair *p, const struct fast *g)
+{
+    p->column += 2 * FAST_DEEP;
+    if (p->column < g->cols) return;
+    p->column = 0;
+    p->tile++;
+}
+
+/* A lane's two rows of a panel begin there; result [m][..][i] is of panel m of the warp, row fast_row() + i / 2. */
+IG_FN int fast_row(void) { return (int)threadIdx.x / 4 % 8 * 2; }
+/* The warp's first panel, of the tile's. */
+IG_FN int fast_panel(void) { return (int)threadIdx.x / 32 * 2; }
 IG_FN int fast_token(int n, int i) { return 8 * n + 2 * ((int)threadIdx.x & 3) + i % 2; }
 
 /* A block's shared memory, where lines may begin. */
@@ -47,88 +63,116 @@ IG_FN unsigned char *fast_lines(unsigned char *shared)
     return shared + (UNIT_ALIGN - ((uintptr_t)shared & (UNIT_ALIGN - 1))) % UNIT_ALIGN;
 }
 
-IG_FN void fast_fetch(unsigned char *lines, const struct fast *g, int at)
+/* Activations of a stage, half `half` of a pair. */
+IG_FN void fast_fetch(unsigned char *stage, const struct fast *g, const struct fast_pair *p, int half)
 {
-    const int chunk = (int)threadIdx.x % 8, column = at + chunk * 8, first = (int)threadIdx.x / 8;
+    const int chunk = (int)threadIdx.x % 8, column = p->column + half * FAST_DEEP + chunk * 8, first = (int)threadIdx.x / 8;
+    const int left = column < g->cols ? UNIT_CHUNK : 0;
     UNROLL for (int i = 0; i < FAST_TOKENS; i += FAST_WARPS * 4)
     {
-        const int t = first + i, left = column < g->cols ? UNIT_CHUNK : 0;
-        if (t < g->rows && at < g->cols)
-            ig_fetch16_of(lines + unit_chunk(t, chunk), g->x + (size_t)g->row[t] * 32 + (left ? column : 0), left);
+        const int t = first + i;
+        if (t < g->rows && p->tile < g->tiles)
+            ig_fetch16_of(stage + unit_chunk(t, chunk), g->x + (size_t)g->row[t] * 32 + (left ? column : 0), left);
     }
     ig_fetch_mark();
 }
 
-/* Columns from `at` on; behind the last ones once more the last, which meet zeros.  No branch: loads are to be under
- * way together. */
-IG_FN void fast_load(fast_weights w, const struct fast *g, int at)
+/* Weights of a step of a pair; behind the last columns once more the last, which meet zeros.  No branch: loads are to
+ * be under way together. */
+IG_FN void fast_load(unsigned (*w)[4], const struct fast *g, const struct fast_pair *p, int step)
 {
-    UNROLL for (int k = 0; k < FAST_STEPS; k++)
+    const size_t at = ((size_t)LEAST(p->column + 16 * step, g->cols - 16) / 2 + (threadIdx.x & 3)) * PR * 4;
+    UNROLL for (int m = 0; m < 2; m++)
     {
-        const int column = LEAST(at + 16 * k, g->cols - 16);
-        const unsigned char *const p = g->w + ((size_t)column / 2 + (threadIdx.x & 3)) * PR * 4;
-        UNROLL for (int h = 0; h < 2; h++)
-        {
-            const ig_u4 v = ig_load16(p + 4 * h * PR * 4);
-            w[k][h][0] = v.x, w[k][h][1] = v.y, w[k][h][2] = v.z, w[k][h][3] = v.w;
-        }
+        const unsigned char *const from = g->w[m] + (size_t)LEAST(p->tile, g->last[m]) * g->more + at;
+        ig_load8(&w[m][0], &w[m][1], from);
+        ig_load8(&w[m][2], &w[m][3], from + 4 * PR * 4);
     }
 }
 
-/* A line of a stage's weights comes into L2: half a warp has a panel's part. */
-IG_FN void fast_ask(const struct fast *g, int at)
+/* Lines of a stage's weights come into L2: half a warp has a panel's part. */
+IG_FN void fast_ask(const struct fast *g, const struct fast_pair *p, int half)
 {
-    const int column = at + (int)threadIdx.x % 16 * 4;
-    if (column < g->cols) ig_prefetch(g->w - fast_rows() * 4 + (size_t)column * PR * 2);
+    const int column = p->column + half * FAST_DEEP + (int)threadIdx.x % 16 * 4, second = (int)threadIdx.x / 16 % 2;
+    const unsigned char *const w = (second ? g->w[1] : g->w[0]) - fast_row() * 4 + (size_t)p->tile * g->more;
+    if (column < g->cols && p->tile < g->tiles && p->tile <= (second ? g->last[1] : g->last[0]))
+        ig_prefetch(w + (size_t)column * PR * 2);
 }
 
-/* Stage i, while the weights of the next one come. */
-IG_FN void fast_stage(fast_tile acc, const struct fast *g, unsigned char *lines, int i, int wide, fast_weights now,
-                      fast_weights next)
+/* Where a block is: the pair in use, the next ones whose weights, activations, lines are asked for. */
+struct fast_at {
+    struct fast_pair now, next, fetch, ask;
+    int slot; /* stage of the ring */
+};
+
+/* Half `half` of a pair: of each step the products, then weights seven steps on in place of those before it. */
+IG_FN void fast_half(fast_tile acc, fast_weights w, const struct fast *g, unsigned char *lines, const struct fast_at *at,
+                     int half, int wide)
 {
-    unsigned char *const stage = lines + i % FAST_STAGES * FAST_STAGE;
+    const int slot = at->slot + half, to = slot < 2 ? slot + FAST_STAGES - 2 : slot - 2;
     ig_fetched_but(FAST_STAGES - 3);
     unit_see_shared();
     __syncthreads(); /* all see this stage, and have used the one before the last */
-    unit_begin();
     UNROLL for (int k = 0; k < FAST_STEPS; k++)
     {
-        UNROLL for (int m = 0; m < 2; m++)
-        {
-            const unsigned a[4] = { now[k][0][2 * m], now[k][0][2 * m + 1], now[k][1][2 * m], now[k][1][2 * m + 1] };
-            unit_rows_bf16(acc[m], a, stage, k, wide);
-        }
+        const int step = half * FAST_STEPS + k;
+        unit_begin();
+        UNROLL for (int m = 0; m < 2; m++) unit_rows_bf16(acc[m], w[step][m], lines + slot * FAST_STAGE, k, wide);
+        unit_mark();
+        unit_done_but(1);
+        if (step == 0)
+            fast_load(w[2 * FAST_STEPS - 1], g, &at->now, 2 * FAST_STEPS - 1);
+        else
+            fast_load(w[step - 1], g, &at->next, step - 1);
+        if (k == 0) fast_fetch(lines + to * FAST_STAGE, g, &at->fetch, half);
     }
-    unit_mark();
-    unit_done_but(1);
-    fast_load(next, g, (i + 1) * FAST_DEEP);
-    fast_ask(g, (i + FAST_AHEAD) * FAST_DEEP);
-    fast_fetch(lines + (i + FAST_STAGES - 2) % FAST_STAGES * FAST_STAGE, g, (i + FAST_STAGES - 2) * FAST_DEEP);
+    fast_ask(g, &at->ask, half);
 }
 
-IG_FN void fast_sum_of(fast_tile acc, const struct fast *g, unsigned char *lines, int wide)
+IG_FN void fast_on(const struct fast *g, struct fast_at *at)
 {
-    fast_weights w[2];
-    const int stages = (g->cols + FAST_DEEP - 1) / FAST_DEEP;
-    for (int i = 0; i < FAST_STAGES - 2; i++) fast_fetch(lines + i * FAST_STAGE, g, i * FAST_DEEP);
-    fast_load(w[0], g, 0);
-    for (int i = 1; i < FAST_AHEAD; i++) fast_ask(g, i * FAST_DEEP);
-    UNROLL_BY(1) for (int i = 0; i < stages; i += 2)
-    {
-        fast_stage(acc, g, lines, i, wide, w[0], w[1]);
-        if (i + 1 < stages) fast_stage(acc, g, lines, i + 1, wide, w[1], w[0]);
+    at->now = at->next;
+    fast_step_on(&at->next, g);
+    fast_step_on(&at->fetch, g);
+    fast_step_on(&at->ask, g);
+    at->slot = at->slot + 2 < FAST_STAGES ? at->slot + 2 : 0;
+}
+
+/* Before the first tile. */
+IG_FN void fast_begin(fast_weights w, const struct fast *g, unsigned char *lines, struct fast_at *at)
+{
+    const struct fast_at start = { { 0, 0 }, { 0, 0 }, { 0, 0 }, { 0, 0 }, 0 };
+    *at = start;
+    for (int i = 0; i < FAST_STAGES - 2; i++) {
+        fast_fetch(lines + i * FAST_STAGE, g, &at->fetch, i % 2);
+        if (i % 2) fast_step_on(&at->fetch, g);
     }
+    UNROLL for (int k = 0; k < 2 * FAST_STEPS - 1; k++) fast_load(w[k], g, &at->now, k);
+    fast_step_on(&at->next, g);
+    for (int i = 0; i < FAST_AHEAD; i++) {
+        fast_ask(g, &at->ask, 0);
+        fast_ask(g, &at->ask, 1);
+        fast_step_on(&at->ask, g);
+    }
+}
+
+IG_FN void fast_sum_of(fast_tile acc, fast_weights w, const struct fast *g, unsigned char *lines, struct fast_at *at, int wide)
+{
+    do {
+        fast_half(acc, w, g, lines, at, 0, wide);
+        fast_half(acc, w, g, lines, at, 1, wide);
+        fast_on(g, at);
+    } while (at->now.column > 0);
     unit_done_but(0);
 }
-
-/* The block's tile; of few rows half of it. */
-IG_FN void fast_sum(fast_tile acc, const struct fast *g, unsigned char *lines)
+/* The next tile; with few activation rows half of it. */
+IG_FN void fast_sum(fast_tile acc, fast_weights w, const struct fast *g, unsigned char *lines, struct fast_at *at)
 {
     UNROLL for (int j = 0; j < FAST_TOKENS; j++) acc[j / 64][j / 4 % 16][j % 4] = 0.0f;
     if (g->rows > FAST_TOKENS / 2)
-        fast_sum_of(acc, g, lines, FAST_TOKENS / 8);
+        fast_sum_of(acc, w, g, lines, at, FAST_TOKENS / 8);
     else
-        fast_sum_of(acc, g, lines, FAST_TOKENS / 16);
+        fast_sum_of(acc, w, g, lines, at, FAST_TOKENS / 16);
 }
 
 #endif

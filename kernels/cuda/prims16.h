@@ -48,7 +48,7 @@ IG_FN unsigned ig_to_bf16(float lo, float hi)
 IG_FN unsigned ig_to_halves(float lo, float hi)
 {
     unsigned w;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(hi), "f"(lo));
+    asm volatile("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(hi), "f"(lo));
     return w;
 }
 /* 2^x within 2^-22 of itself, 0 for -infinity. */

@@ -48,12 +48,23 @@ static enum way way_of_both(int a, int b) { return way_of(a) == way_of(b) ? way_
 static int up(int n, int each) { return (n + each - 1) / each; }
 static int groups(void) { return up(ig_step.args.n, IG_DEVICE_ROWS); }
 
+/* Blocks of gemm=fast along so many panels of an expert: rows of few columns are done sooner, so a block goes through
+ * more tiles; of dense matrices it has one, since those have fewer blocks. */
+static int fast_blocks(int panels, int columns)
+{
+    enum { COLUMNS = 4096 };
+    const int tiles = up(panels, IG_FAST_PANELS), blocks = up(tiles, columns < COLUMNS ? COLUMNS / columns : 1);
+    ig_step.args.tiles = up(tiles, blocks);
+    return blocks;
+}
+
 /* A dense matrix of so many panels; in two or three ways. */
 static void run_dense(struct ig_engine *e, enum way way, int by_rows, int by_blocks, int fast,
                       int panels)
 {
     const int n = ig_step.args.n, each[] = { 1, IG_GEMM_PANELS, IG_FAST_PANELS },
               kernel[] = { by_rows, by_blocks, fast };
+    ig_step.args.tiles = 1;
     run_batch(e, kernel[way], up(panels, each[way]), up(n, tokens_of[way]), 1);
 }
 #if IG_GEMM_FAST
@@ -79,8 +90,9 @@ static void batch_mlp(struct ig_engine *e, enum way way, int aside)
     const int blocks = aside ? ig_aside_blocks() : FF_BLOCKS; /* of 32 hidden values */
     ig_step.args.in = aside;
     if (way == FAST) {
-        run_batch(e, FAST_KERNEL(fast_gate_up), up(OF_GATE * 2 * blocks, IG_FAST_PANELS), items, 1);
-        run_batch(e, FAST_KERNEL(fast_down), up(EMBD_PANELS, IG_FAST_PANELS), items, 1);
+        const int columns = aside ? ig_step.args.aside : IG_N_FF;
+        run_batch(e, FAST_KERNEL(fast_gate_up), fast_blocks(OF_GATE * 2 * blocks, IG_N_EMBD), items, 1);
+        run_batch(e, FAST_KERNEL(fast_down), fast_blocks(EMBD_PANELS, columns), items, 1);
     } else if (way == BY_BLOCKS) {
         run_batch(e, BATCH_gemm_gate_up, up(OF_GATE * 2 * blocks, IG_GEMM_PANELS), items, 1);
         run_batch(e, BATCH_gemm_down, up(EMBD_PANELS, IG_GEMM_PANELS), items, 1);
@@ -121,6 +133,7 @@ static void latent(struct ig_engine *e)
     const enum way way = way_of_both(a->mq.fmt, a->mk.fmt);
     const int each[] = { 1, IG_GEMM_PANELS, IG_FAST_PANELS },
               kernel[] = { BATCH_qkv, BATCH_gemm_qkv, FAST_KERNEL(fast_qkv) };
+    ig_step.args.tiles = 1;
     run_batch(e, kernel[way], up(Q_PANELS, each[way]) + up(K_PANELS, each[way]),
               up(a->n, tokens_of[way]), 1);
     run_batch(e, BATCH_latent, a->n, 1, 1);
@@ -142,6 +155,7 @@ void ig_batch_project(struct ig_engine *e, enum ig_of of)
     if (!kv) way = way_of(a->mq.fmt);
     if (q && kv && way != way_of(a->mq.fmt)) way = BY_ROWS;
     a->kv_alone = !q;
+    a->tiles = 1;
     run_batch(e, kernel[way],
               q * up(Q_PANELS, each[way]) + kv * (up(K_PANELS, each[way]) + up(V_PANELS, each[way])),
               up(a->n, tokens_of[way]), 1);

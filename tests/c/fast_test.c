@@ -8,14 +8,13 @@
 #include "bytes.h"
 
 #include "emulate_run.h"
-#include "cuda/flash.cu"
-#include "cuda/fast.h"
+#include "cuda/step.cu"
 
 #include <stdlib.h>
 
-/* A block's tile: panels of BF16 and up to 128 rows of activations in BF16. */
-enum { MOST = 288, ROWS_HERE = FAST_PANELS * PR };
-static uint16_t weights[FAST_PANELS][MOST / 2][PR][2];
+/* A block's tiles: panels of BF16, the last tile's not all there, and up to 128 rows of activations in BF16. */
+enum { MOST = 288, TILES = 2, PANELS = TILES * FAST_PANELS - 3, ROWS_HERE = PANELS * PR };
+static uint16_t weights[PANELS][MOST / 2][PR][2];
 static uint16_t x[FAST_TOKENS][MOST];
 static float fast[FAST_TOKENS][ROWS_HERE];
 static int cols, tokens;
@@ -23,16 +22,22 @@ static int cols, tokens;
 static void fast_kernel(const struct ig_args args)
 {
     IG_SHARED unsigned row[FAST_TOKENS];
-    const unsigned char *const w = (const unsigned char *)(const void *)weights;
-    const struct fast g = { w + (size_t)(fast_panel() * cols * PR * 2 + fast_rows() * 4), x[0], row, cols, tokens };
+    const struct ig_dmat m = { .p = (const unsigned char *)(const void *)weights, .stride = (uint32_t)(cols * PR * 2) };
+    const struct fast_rows rows = { x[0], row, cols, tokens };
+    const struct fast g = fast_of(&m, 0, &rows, 0, TILES, PANELS);
     fast_tile y;
+    fast_weights w;
+    struct fast_at at;
     (void)args;
     for (int t = 0; t < tokens; t++) row[t] = (unsigned)(t * MOST / QB);
-    fast_sum(y, &g, fast_lines(emu_shared));
-    for (int m = 0; m < 2; m++)
-        for (int n = 0; n < FAST_TOKENS / 8; n++)
-            for (int i = 0; i < 4; i++)
-                fast[fast_token(n, i)][fast_panel() * PR + fast_rows() + 2 * m + i / 2] = y[m][n][i];
+    fast_begin(w, &g, fast_lines(emu_shared), &at);
+    for (int tile = 0; tile < g.tiles; tile++) {
+        fast_sum(y, w, &g, fast_lines(emu_shared), &at);
+        FAST_EACH(tokens, tile * FAST_PANELS, PANELS, {
+            fast[token][r] = v.x;
+            fast[token][r + 1] = v.y;
+        })
+    }
 }
 
 static double weight(int row, int col)
