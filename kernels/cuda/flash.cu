@@ -71,17 +71,48 @@ IG_FN void flash_bounds(struct flash_bounds *b, const struct ig_args *a, int fir
     __syncthreads();
 }
 
+/* Scales of the norms of a warp's 8 heads of queries: the rows' loads, and their sums, overlap. */
+IG_FN void flash_norms(const struct ig_args *a, struct turn *t, int first)
+{
+    float sum[8];
+    UNROLL for (int k = 0; k < 8; k++)
+    {
+        sum[k] = 0.0f;
+        UNROLL for (int d = 0; d < HEAD_DIM; d += 32)
+        {
+            const int at = d + ((int)threadIdx.x & 31);
+            const float x = at < HEAD_DIM ? t[k].x[at] : 0.0f;
+            sum[k] = fmaf(x, x, sum[k]);
+        }
+    }
+    UNROLL for (int mask = 1; mask < 32; mask *= 2)
+    {
+        UNROLL for (int k = 0; k < 8; k++) sum[k] += ig_swap(sum[k], mask);
+    }
+    UNROLL for (int k = 0; k < 8; k++)
+        t[k].scale = QK_NORM_FULL ? turn_scale(a->q + (size_t)LEAST(first + k, a->n - 1) * Q_STRIDE, &t[k], Q_DIM)
+                                  : 1.0f / sqrtf(sum[k] / (float)HEAD_DIM + NORM_EPS);
+}
+
 /* The 64 queries of four warps as F16, scaled, by way of q[64][HEAD_DIM] into the lanes' fragments. */
 IG_FN void flash_queries(const struct ig_args *a, unsigned (*f)[4], unsigned short *q, int first, int head)
 {
     const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x / 32 % 4;
-    for (int i = warp * 16; i < warp * 16 + 16; i++) {
-        const int row = first + i, real = row < a->n;
-        struct turn t = q_head(a, real ? row : 0, real ? a->row.turn[row] : 0, head);
-        if (real && (QK_NORM_HEAD || QK_NORM_FULL) && a->q_norm)
-            t.scale = turn_scale(a->q + (size_t)row * Q_STRIDE, &t, Q_DIM);
-        for (int d = lane; d < HEAD_DIM; d += 32)
-            q[i * HEAD_DIM + d] = ig_to_half(real ? turned(&t, d) * (ATTN_SCALE * LOG2_E) : 0.0f);
+    UNROLL_BY(1) for (int i = warp * 16; i < warp * 16 + 16; i += 8)
+    {
+        struct turn t[8];
+        UNROLL for (int k = 0; k < 8; k++)
+        {
+            const int row = LEAST(first + i + k, a->n - 1); /* rows behind the last are not left */
+            t[k] = q_head(a, row, a->row.turn[row], head);
+        }
+        if ((QK_NORM_HEAD || QK_NORM_FULL) && a->q_norm) flash_norms(a, t, first + i);
+        UNROLL for (int d = 0; d < HEAD_DIM; d += 32)
+        {
+            const int at = d + lane;
+            if (HEAD_DIM % 32 != 0 && at >= HEAD_DIM) break;
+            UNROLL for (int k = 0; k < 8; k++) q[(i + k) * HEAD_DIM + at] = ig_to_half(turned(&t[k], at) * (ATTN_SCALE * LOG2_E));
+        }
     }
     __syncwarp();
     UNROLL for (int k = 0; k < FLASH_STEPS; k++)
@@ -256,9 +287,9 @@ IG_KERNEL(ig_flash, FLASH_THREADS, 1)
     struct flash_row r[2] = { flash_row(&a, row), flash_row(&a, row + 8) };
     const struct flash_blocks f = { &a, lines, a.row.seq[0], head / GROUP, DIV_UP(b.most, KB), b.most };
     int block = b.least / KB;
-    flash_queries(&a, q, (unsigned short *)(void *)lines + group * 64 * HEAD_DIM, first, head);
-    UNROLL for (int i = 0; i < FLASH_LINES * 32; i++) o[i / 4][i % 4] = 0.0f;
     flash_next(&f, block, f.last);
+    flash_queries(&a, q, (unsigned short *)(void *)flash_v(&f, 0) + group * 64 * HEAD_DIM, first, head); /* V comes later */
+    UNROLL for (int i = 0; i < FLASH_LINES * 32; i++) o[i / 4][i % 4] = 0.0f;
     flash_next(&f, block + 1, block);
     flash_scores(s, q, flash_k(&f, block));
     unit_done_but(0);
