@@ -116,13 +116,15 @@ WIDE        := wide-q4_0 wide-q5_1 dense-q4_0
 DENSE       := dense-bf16 longrope llama3
 # An encoder and a decoder, over more than one span of positions.
 SWITCH      := switch-f32 switch-q8_0 switch-kvq8
+# gemm=fast: wide rows; heads that are normed; sinks, windows, biases; a latent; an encoder, ReLU and a bias of positions.
+FAST        := fast-bf16 fast-qwen3 fast-latent fast-switch $(if $(call golden_of,gpt-oss),fast-gpt-oss)
 LATENT      := latent-q8_0 latent-q4_0 latent-kvq8 demo-kvq8
 GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx \
                gpt-oss deepseek-v2 deepseek-v3 switch-transformer,$(if $(call golden_of,$g),$g))
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
 XC          := xc-mixtral xc-stream xc-static xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
-GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) fast-bf16 $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
+GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(FAST) $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := $(T)/unified.lua
 # hw/h200.lua as if RAM and VRAM were one memory: the weights are mapped, and the device reads them in RAM.
@@ -149,6 +151,10 @@ ENGINE_xc-glm4-moe  := $(call golden_of,glm4-moe) vram_ways=4
 ENGINE_wide-q4_0 := tests/fixture/wide.lua quant=q4_0
 ENGINE_wide-q5_1 := tests/fixture/wide.lua quant=q5_1 quant.router=bf16
 ENGINE_fast-bf16 := tests/fixture/wide.lua gemm=fast
+ENGINE_fast-qwen3 := tests/fixture/fast.lua gemm=fast
+ENGINE_fast-latent := tests/fixture/latent.lua quant=bf16 gemm=fast
+ENGINE_fast-switch := tests/fixture/switch.lua quant=bf16 gemm=fast
+ENGINE_fast-gpt-oss := $(call golden_of,gpt-oss) quant=bf16 gemm=fast
 # Every layer dense.
 ENGINE_dense-q4_0 := tests/fixture/dense.lua quant=q4_0
 ENGINE_dense-bf16 := tests/fixture/dense.lua
@@ -261,7 +267,7 @@ gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is; LARGE with a
 # batch that goes to the matrix units and by tiles.
-LARGE    := $(WIDE) fast-bf16 $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
+LARGE    := $(WIDE) $(FAST) $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
 EMULATED := $(LATENT) $(WIDE) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
