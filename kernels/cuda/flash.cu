@@ -193,7 +193,9 @@ IG_FN void flash_soften(float (*e)[4], float *c, float (*s)[4], struct flash_row
 IG_FN void flash_turn(flash_out o, unsigned (*p)[4], float (*e)[4], const float *c)
 {
     unit_done_but(0);
-    UNROLL for (int i = 0; i < FLASH_LINES * 32; i++) o[i / 4][i % 4] *= c[i % 4 / 2];
+    if (ig_ballot(c[0] != 1.0f || c[1] != 1.0f)) { /* a new largest score: with time there are few */
+        UNROLL for (int i = 0; i < FLASH_LINES * 32; i++) o[i / 4][i % 4] *= c[i % 4 / 2];
+    }
     UNROLL for (int i = 0; i < 16; i++) p[i / 4][i % 4] = ig_to_halves(e[i / 2][i % 2 * 2], e[i / 2][i % 2 * 2 + 1]);
 }
 
@@ -202,7 +204,7 @@ IG_FN void flash_scores(float (*s)[4], unsigned (*q)[4], const unsigned char *k)
 {
     UNROLL for (int i = 0; i < 32; i++) s[i / 4][i % 4] = 0.0f;
     unit_begin();
-    UNROLL for (int d = 0; d < FLASH_STEPS; d++) unit_columns_f16(s, q[d], k, d);
+    UNROLL for (int d = 0; d < FLASH_STEPS; d++) unit_columns_f16(s, q[d], k, d, 8);
     unit_mark();
 }
 IG_FN void flash_values(flash_out o, unsigned (*p)[4], const unsigned char *v)
@@ -210,7 +212,7 @@ IG_FN void flash_values(flash_out o, unsigned (*p)[4], const unsigned char *v)
     unit_begin();
     UNROLL for (int k = 0; k < 4; k++)
     {
-        UNROLL for (int n = 0; n < FLASH_LINES; n++) unit_columns_f16(o + 8 * n, p[k], v + n * (KB * UNIT_LINE), k);
+        unit_columns_f16(o, p[k], v, k, 8 * FLASH_LINES);
     }
     unit_mark();
 }

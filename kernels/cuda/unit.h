@@ -14,17 +14,18 @@
 
 #include "prims.h"
 
-enum { UNIT_LINE = 128, UNIT_CHUNK = 16, UNIT_ALIGN = 1024 };
+enum { UNIT_LINE = 128, UNIT_CHUNK = 16, UNIT_ALIGN = 1024, UNIT_FAR = 64 * UNIT_LINE };
 
 /* Where chunk `chunk` of a line is, in bytes. */
 IG_FN int unit_chunk(int line, int chunk) { return line * UNIT_LINE + (chunk ^ (line & 7)) * UNIT_CHUNK; }
 
 #if IG_HAS_WGMMA
 
-/* How the unit finds lines: a kilobyte from 8 of them to the next 8. */
+/* How the unit finds lines: a kilobyte from 8 of them to the next 8; where they go along the columns, UNIT_FAR from 64
+ * columns to the next. */
 IG_FN unsigned long long unit_place(const void *lines)
 {
-    return (unsigned long long)(ig_shared_address(lines) >> 4 & 0x3fffu) | (unsigned long long)(UNIT_ALIGN >> 4) << 16 |
+    return (unsigned long long)(ig_shared_address(lines) >> 4 & 0x3fffu) | (unsigned long long)(UNIT_FAR >> 4) << 16 |
            (unsigned long long)(UNIT_ALIGN >> 4) << 32 | 1ull << 62;
 }
 /* A line a column, of which the product takes numbers 16 * k ...: `wide` groups of 8 columns, 8 or 16. */
@@ -36,10 +37,15 @@ IG_FN void unit_rows_bf16(float (*acc)[4], const unsigned *a, const unsigned cha
     else
         ig_wgmma_64(acc, a, at);
 }
-/* A line a row of the right factor, 64 columns long; 16 lines from 16 * k on. */
-IG_FN void unit_columns_f16(float (*acc)[4], const unsigned *a, const unsigned char *lines, int k)
+/* A line a row of the right factor, 64 columns long, 64 of them and then those of the next columns; 16 lines from
+ * 16 * k on; `wide` groups of 8 columns, 8 or 16. */
+IG_FN void unit_columns_f16(float (*acc)[4], const unsigned *a, const unsigned char *lines, int k, int wide)
 {
-    ig_wgmma_64_f16(acc, a, unit_place(lines + 16 * UNIT_LINE * k));
+    const unsigned long long at = unit_place(lines + 16 * UNIT_LINE * k);
+    if (wide == 16)
+        ig_wgmma_128_f16(acc, a, at);
+    else
+        ig_wgmma_64_f16(acc, a, at);
 }
 #define unit_begin()      ig_wgmma_fence()
 #define unit_mark()       ig_wgmma_mark()
@@ -59,13 +65,13 @@ IG_FN void unit_rows_bf16(float (*acc)[4], const unsigned *a, const unsigned cha
         ig_mma_bf16(acc[n + 1], a, b + 2);
     }
 }
-IG_FN void unit_columns_f16(float (*acc)[4], const unsigned *a, const unsigned char *lines, int k)
+IG_FN void unit_columns_f16(float (*acc)[4], const unsigned *a, const unsigned char *lines, int k, int wide)
 {
     const int lane = (int)threadIdx.x & 31, line = 16 * k + lane % 16;
-    UNROLL for (int n = 0; n < 8; n += 2)
+    UNROLL for (int n = 0; n < wide; n += 2)
     {
         unsigned b[4];
-        ig_matrices_turned(b, lines + unit_chunk(line, n + lane / 16));
+        ig_matrices_turned(b, lines + n / 8 * UNIT_FAR + unit_chunk(line, n % 8 + lane / 16));
         ig_mma_f16(acc[n], a, b);
         ig_mma_f16(acc[n + 1], a, b + 2);
     }

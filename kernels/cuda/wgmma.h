@@ -38,6 +38,13 @@ IG_FN void ig_wgmma_64_f16(float (*acc)[4], const unsigned *a, unsigned long lon
                  : WGMMA_R32(0)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
+IG_FN void ig_wgmma_128_f16(float (*acc)[4], const unsigned *a, unsigned long long b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" WGMMA_64
+                 "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;"
+                 : WGMMA_R32(0), WGMMA_R32(8)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
 IG_FN unsigned ig_shared_address(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
 IG_FN void ig_wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 IG_FN void ig_wgmma_mark(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
