@@ -33,7 +33,9 @@ FLAVOR := $(if $(EMULATE),-emulated)$(OBJ_FLAVOR)
 # V=1 shows the commands.
 Q := $(if $(V),,@)
 MAKEFLAGS += $(if $(V),,--no-print-directory)
-PARALLEL  := $(MAKE) -j$(shell nproc 2>/dev/null || echo 1)
+# As many jobs as this machine has processors, unless -j says how many.
+PROCESSORS := $(shell nproc 2>/dev/null || echo 1)
+PARALLEL    = $(MAKE)$(if $(filter -j%,$(MAKEFLAGS)),, -j$(PROCESSORS))
 
 -include out/active.mk
 OUT    := out/$(ID)
@@ -99,7 +101,7 @@ $(foreach v,QUANT quant CTX ctx KV kv BATCH batch THREADS threads TIER tier SLOT
 
 ifneq ($(MODEL),)
 all: generate
-	@$(PARALLEL) build
+	+@$(PARALLEL) build
 else
 all: build
 ifneq ($(filter command,$(origin HW) $(origin SET) $(origin PROBE)),)
@@ -113,9 +115,9 @@ generate:
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile; $(LUA) build.lua --help
 
-ifeq ($(strip $(ID)),)
-build:
-	@echo "make: nothing is generated yet: make MODEL=models/tiny-mixtral.lua HW=this" >&2; exit 2
+ifeq ($(if $(strip $(ID)),$(wildcard $(OUT)/build.mk)),)
+build check:
+	@echo "make: $(if $(strip $(ID)),$(ID): )nothing is generated yet: make MODEL=models/tiny-mixtral.lua HW=this" >&2; exit 2
 else ifeq ($(ON_DEVICE)$(EMULATE)$(if $(wildcard $(CUDA)/include/nvrtc.h),,none),1none)
 build:
 	@echo "make: $(ID): this profile's kernels are compiled by NVRTC, and there is no CUDA toolkit in $(CUDA) (make CUDA=/path/to/it); choose a profile without a GPU (hw/*.lua)" >&2; exit 3
@@ -221,7 +223,8 @@ setup:
 DEMO := out/demo/tiny-mixtral
 demo: setup
 	@$(LUA) build.lua tests/data/tiny-mixtral.gguf this --set id=demo
-	@echo "compiling"; $(PARALLEL) ID=demo build
+	@echo "compiling"
+	+@$(PARALLEL) ID=demo build
 	@[ -f $(DEMO).ingot ] || $(DEMO) pack tests/data/tiny-mixtral.gguf -o $(DEMO).ingot
 	$(DEMO) run -p "The old house stood at the end of the lane, and" -n 200 --temp 0.8 --top-p 0.95
 

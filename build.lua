@@ -13,10 +13,7 @@ package.path = root .. "?.lua;" .. package.path
 local args, describe, emit, plan = require "gen.args", require "gen.describe", require "gen.emit", require "gen.plan"
 local options, schema, sources = require "gen.options", require "gen.schema", require "gen.sources"
 local function say(...) io.stderr:write(schema.escape(table.concat { ... })) end
-local function stop(code, ...)
-  say(...)
-  os.exit(code)
-end
+local function stop(code, ...) say(...) os.exit(code) end
 
 local function slurp(path)
   local file, err = io.open(path, "rb")
@@ -63,9 +60,15 @@ local function open_binary(path)
   return f and function(n, from) return f:seek("set", from) and f:read(n) or "" end, f and f:seek("end") or 0, why
 end
 
+-- models/NAME.lua of a bare NAME, where no folder of that name has a model.
+local function model_path(name)
+  local path = "models/" .. name .. ".lua"
+  return not name:find("/") and not slurp(name .. "/config.json") and slurp(root .. path) and path or name
+end
+
 -- What gen/describe.lua wants to know about a MODEL or HW.
 local function input(path, problems)
-  local given, why = { id = describe.id_of(path), file = describe.banner_of(path) }
+  local given, why = { id = describe.id_of(path), path = path, file = describe.banner_of(path) }
   if path:find("%.gguf$") then
     given.read, given.size, why = open_binary(path)
     given.sibling = function(name) return open_binary(path:gsub("[^/]*$", "") .. name) end
@@ -82,9 +85,7 @@ local function input(path, problems)
   return given
 end
 
-local function stop_if(problems)
-  if #problems > 0 then stop(1, table.concat(problems, "\n"), "\n") end
-end
+local function stop_if(problems) if #problems > 0 then stop(1, table.concat(problems, "\n"), "\n") end end
 
 local function texts_of(paths)
   local texts = {}
@@ -94,13 +95,12 @@ end
 
 local function main(request)
   local problems, out = {}, request.out or root .. "out"
-  local model_in = input(request.model, problems)
+  local model_in = input(model_path(request.model), problems)
   local hw_in = input(request.hw == "this" and this_machine(request, out) or request.hw, problems)
   local opts = options.parse(request.set, problems)
   local model = (model_in.text or model_in.read) and describe.model(model_in, problems)
   local hw = hw_in.text and describe.hardware(hw_in, problems)
   stop_if(problems)
-
   local p, reasons = plan.plan { model = model, hw = hw, opts = opts, model_id = model_in.id, hw_id = hw_in.id,
     model_file = model_in.file, hw_file = hw_in.file, trace = text_of(opts.trace), predictor = text_of(opts.predictor) }
   stop_if(reasons)

@@ -5,8 +5,8 @@ local M = {}
 M.USAGE = [[
 usage: build.lua MODEL HW [--set key=value]... [--explain | --dump] [--probe] [--out DIR]
 
-  MODEL      models/NAME.lua, a Hugging Face folder (config.json), or a .gguf file
-  HW         hw/NAME.lua, or `this`: this machine, measured once into hw/this.lua
+  MODEL      models/NAME.lua or its NAME, a Hugging Face folder (config.json), or a .gguf file
+  HW         hw/NAME.lua or its NAME, or `this`: this machine, measured once into hw/this.lua
   --set      quant=FMT, quant.expert|attn|embed|output|router=FMT
              (FMT: f32 f16 bf16 q8_0 q6_k q5_k q4_k q3_k q2_k q5_1 q5_0 q4_1 q4_0
              iq4_nl iq4_xs mxfp4; quant= leaves the router alone),
@@ -53,7 +53,10 @@ function M.parse(argv)
   end
   if #names ~= 2 then return nil, ("MODEL HW: want two names, got %d"):format(#names) end
   if names[2] ~= "this" and not names[2]:find("%.lua$") then
-    return nil, ("HW: want hw/NAME.lua or `this`, got %s"):format(names[2])
+    if not names[2]:find("^[^/]+$") then
+      return nil, ("HW: want hw/NAME.lua, its NAME or `this`, got %s"):format(names[2])
+    end
+    names[2] = "hw/" .. names[2] .. ".lua"
   end
   if request.explain and request.dump then return nil, "--explain: want it without --dump, got both" end
   if request.probe and names[2] ~= "this" then

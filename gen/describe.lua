@@ -1,7 +1,8 @@
 -- gen/describe.lua -- any kind of input -> a checked model or profile.
 --
--- A description is { id, file, text } for Lua, { id, file, text, json } for
--- config.json, { id, file, read, size, sibling } for GGUF: the caller did the reading.
+-- A description is { id, path, file, text } for Lua, { id, path, file, text, json } for
+-- config.json, { id, path, file, read, size, sibling } for GGUF (file: what banners show of the
+-- path): the caller did the reading.
 
 local gguf_model = require "gen.gguf_model"
 local hf = require "gen.hf"
@@ -29,9 +30,9 @@ end
 --- What is wrong with an input before anything in it is looked at, or nil.
 function M.complaint(input, why)
   if not (input.text or input.read) then
-    local inside = input.file:match("config%.json/config%.json$") or input.file:match("%.safetensors/config%.json$")
-    return schema.problem((input.file:gsub("([^/])/config%.json$", "%1")), "file",
-      inside and "the folder that holds it" or "a models/*.lua or hw/*.lua, a folder with config.json, or a .gguf", why)
+    local inside = input.path:match("config%.json/*$") or input.path:match("%.safetensors/*$")
+    return schema.problem(input.path, "file", inside and "the folder that holds it"
+      or "a models/*.lua or hw/*.lua (or its name), a folder with config.json, or a .gguf", why)
   elseif not input.id then
     return schema.problem(input.file, "name", "letters or digits to make an id of", "none")
   end

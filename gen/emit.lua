@@ -161,8 +161,8 @@ local function gpu_view(plan)
     resident = not device.cached, device = device, vram_bw = c.u64(gpu.vram_bw),
     defines = "-D" .. table.concat(device.defines, " -D"), sm = device.fast.code,
     sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes),
-    bytes = c.u64(cache.bytes),
-    vram_bytes = c.u64(device.bytes),
+    bytes = c.u64(cache.bytes), vram_bytes = c.u64(device.bytes),
+    fade = cache.fade and c.f32(cache.fade), fade_slow = cache.fade and c.f32(cache.fade_slow),
     usable = c.u64(device.usable), arch = c.str(gpu.arch),
     regions = regions(device.regions),
   }
@@ -188,7 +188,8 @@ end
 --- Everything a template may name.
 function M.view(plan, plan_hash)
   local m, layout, mem, size = plan.model, plan.layout, plan.mem, plan.size
-  local used, hot = in_use(mem.regions), plan.cache and plan.cache.hot or size.tier.hot
+  local used, on_cache = in_use(mem.regions), plan.device and plan.device.cached
+  local hot = size.tier.hot or on_cache and plan.cache.hot and floats(plan.cache.hot)
   return {
     model_file = c.remark(plan.model_file), hw_file = c.remark(plan.hw_file), plan_hash = plan_hash,
     m = m, size = size, mem = mem,
@@ -218,8 +219,8 @@ function M.view(plan, plan_hash)
     flashes = plan.device and plan.device.fast.flashes or 0,
     kv_q8 = plan.size.kv == "q8_0" and 1 or 0,
     on_unified = plan.device and plan.device.mapped > 0 and 1 or 0,
-    on_cache = plan.device and plan.device.cached and 1 or 0, id = plan.id, hot = hot and c.rows(hot),
-    on_static = plan.cache and plan.cache.hot and 1 or 0,
+    on_cache = on_cache and 1 or 0, id = plan.id, hot = hot and c.rows(hot),
+    on_static = on_cache and plan.cache.policy == "static" and 1 or 0,
   }
 end
 

@@ -105,6 +105,8 @@ local function describe_cache(plan, add)
   if cache.policy == "static" then
     add("           filled at start with each layer's %s, and kept so; the CPU computes all misses",
       cache.traced and "most used experts of the trace" or "first experts (no trace=FILE to choose by)")
+  elseif cache.traced then
+    add("           filled at start with each layer's most used experts of the trace, by whose counts it goes on")
   end
   local weighed = {}
   for i, g in ipairs(cache.weighed) do
@@ -130,7 +132,7 @@ local function describe_cache(plan, add)
   if plan.cache.policy == "static" then
     add("prefetch   none: the slots keep what they have")
   else
-    add("prefetch   next-router, one layer ahead, on trial (--ahead N; the link would want to be %d layers ahead)",
+    add("prefetch   next-router, two layers ahead, on trial (--ahead N; the link would want to be %d layers ahead)",
       plan.strides[1])
   end
 end

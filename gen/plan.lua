@@ -16,6 +16,22 @@ local trace_of = require "gen.trace"
 
 local M = {}
 
+-- What a GPU adds to a plan: its memory, the cache of experts, what is prefetched and copied.
+local function add_device(plan, reasons, trace)
+  local m, hw, opts = plan.model, plan.hw, plan.opts
+  local function device(options, why)
+    return plan_device.plan(m, hw, plan.formats, plan.size, plan.mem, plan.layout, options, why, trace)
+  end
+  plan.device, plan.cache = device(opts, reasons)
+  plan.strides = plan.cache and plan_prefetch.plan(m, hw, plan.layout)
+  plan.background = plan.cache and plan.device.cached and plan_background.plan(m, hw, plan.layout, plan.cache)
+  if plan.background and plan.cache.policy ~= "static" then
+    local _, placed = device(setmetatable({ policy = "static" }, { __index = opts }), {})
+    plan.placed = placed and { sets = placed.sets, ways = placed.ways, seconds = placed.seconds,
+                               traced = placed.traced }
+  end
+end
+
 --- @param input table  model (checked) + model_id, model_file; hw (checked) + hw_id, hw_file; opts;
 ---                     trace?, predictor? (texts of files that opts name)
 --- @return table? plan, table problems
@@ -47,19 +63,7 @@ function M.plan(input)
   end
   plan.size, plan.mem, plan.notes = plan_size.plan(m, hw, formats, plan.layout, opts, reasons, trace, batch)
   table.move(notes, 1, #notes, #plan.notes + 1, plan.notes)
-  if plan.size and hw.gpu then
-    local function device(options, why)
-      return plan_device.plan(m, hw, formats, plan.size, plan.mem, plan.layout, options, why, trace)
-    end
-    plan.device, plan.cache = device(opts, reasons)
-    plan.strides = plan.cache and plan_prefetch.plan(m, hw, plan.layout)
-    plan.background = plan.cache and plan.device.cached and plan_background.plan(m, hw, plan.layout, plan.cache)
-    if plan.background and plan.cache.policy ~= "static" then
-      local _, placed = device(setmetatable({ policy = "static" }, { __index = opts }), {})
-      plan.placed = placed and { sets = placed.sets, ways = placed.ways, seconds = placed.seconds,
-                                 traced = placed.traced }
-    end
-  end
+  if plan.size and hw.gpu then add_device(plan, reasons, trace) end
   if #reasons > 0 then
     for i, why in ipairs(reasons) do problems[i] = why:find("^%-%-set") and why or pair .. why end
     return nil, problems

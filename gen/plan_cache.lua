@@ -13,8 +13,9 @@
 --     miss while its layer waits.  (H200, Mixtral in 56 slots: 14 x 4 takes 25 to 27 ms where
 --     28 x 2 takes 30 to 39; bench/results/h200/cache_mixtral.csv, of half the layers.)
 -- The paper copies every miss that the CPU computes, with the same 2k (arXiv 2512.16473).
--- Policy static is the placement of engines without such a cache: each set is filled at start with a layer's most
--- used experts of a trace, or its first ones, and stays; the CPU computes all misses.
+-- Given a trace, each set is filled at start with the layer's most used experts, which count as if the trace had
+-- gone on for ever.  Policy static is the placement of engines without such a cache: it fills the sets so, or with
+-- the first experts, and they stay; the CPU computes all misses.
 
 local num = require "gen.num"
 local plan_hot = require "gen.plan_hot"
@@ -53,13 +54,14 @@ local function geometry(m, hw, from, ways)
   return { sets = sets, ways = ways, hit_rate = hits / (layers * m.n_expert_used), seconds = gpu_s + miss_s }
 end
 
--- Tokens until a use counts half in the choice of victims (docs/POLICIES.md).  A link that brings less than one
--- expert a set in two tokens fills it for long: simulated for 3 GB/s and Qwen3-30B-A3B, bench/LOG.tsv.
-M.HALF_LIFE, M.HALF_LIFE_SLOW, M.SLOW_COPIES = 16, 64, 0.5
+-- Tokens until a use counts half in the choice of victims (docs/POLICIES.md).  Over a link that is found slow at
+-- start (runtime/model/miss_plan.c) a set is filled for long; with a trace's counts to begin with, what it has is
+-- worth more than the last tokens say.  Simulated for 3 GB/s, bench/LOG.tsv.
+M.HALF_LIFE, M.HALF_LIFE_SLOW, M.HALF_LIFE_TRACED = 16, 64, 256
 
-function M.half_life(hw, cache)
-  local copies = hw.gpu.link_bw * cache.seconds / (cache.slot_bytes * cache.sets)
-  return copies < M.SLOW_COPIES and M.HALF_LIFE_SLOW or M.HALF_LIFE
+-- What is left of a use after a token: over a fast link, over a slow one.
+local function fades(traced)
+  return 2 ^ (-1 / M.HALF_LIFE), 2 ^ (-1 / (traced and M.HALF_LIFE_TRACED or M.HALF_LIFE_SLOW))
 end
 
 -- Every M that holds a token's own experts; the fastest, and on a tie the one with more ways.
@@ -125,9 +127,12 @@ function M.plan(m, hw, layout, mem, usable, opts, trace)
   local cache = {
     slots = slots, slot_bytes = slot, sets = best.sets, ways = best.ways, seconds = best.seconds,
     hit_rate = best.hit_rate, weighed = weighed, regions = fixed,
-    bytes = best.sets * best.ways * slot, policy = policy, traced = policy == "static" and trace ~= nil,
+    bytes = best.sets * best.ways * slot, policy = policy, traced = trace ~= nil,
   }
-  if policy == "static" then cache.hot = plan_hot.uses(m, plan_kinds.layers(layout), trace or { n_row = 0 }) end
+  cache.fade, cache.fade_slow = fades(cache.traced)
+  if trace or policy == "static" then
+    cache.hot = plan_hot.rates(m, plan_kinds.layers(layout), trace or { n_row = 0 })
+  end
   cache.stream_seconds = layers * m.n_expert * slot / gpu.link_bw -- all experts once, for a batch
   fixed[#fixed + 1] = { name = "SLOTS", off = at, bytes = cache.bytes }
   cache.vram_bytes = at + cache.bytes

@@ -48,6 +48,7 @@ end
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL", "ENC", "BIAS" }
 M.COUNTS = 14 -- of a layer: enum ig_dcount of kernels/cuda/args.h
+M.SPLIT_MORE = 9 -- words behind the split, IG_SPLIT_MORE there
 
 -- What a decode step with a cache of experts needs beside the slots.
 local function cache_buffers(m)
@@ -55,8 +56,9 @@ local function cache_buffers(m)
     { "WAY",    2 * m.n_layer * m.n_expert * 4 }, { "FILL", 2 * m.n_layer * m.n_expert * 4 },
     { "USE",    2 * m.n_layer * m.n_expert * F32 },
     { "VICTIM", 2 * m.n_layer * (2 * m.n_expert_used + 1) * 4 },
-    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + 6 + 4 + 4 * m.n_layer) * 4 },
-    { "GUESS",  (m.n_expert + 15) // 16 * 16 * F32 }, -- logits of a later layer's router
+    { "COUNT",  (M.COUNTS * m.n_layer + 1 + m.n_expert_used + M.SPLIT_MORE + 4 + 4 * m.n_layer) * 4 },
+    -- logits of later layers' routers; what was recorded in their place
+    { "GUESS",  2 * ((m.n_expert + 15) // 16 * 16) * F32 + 2 * m.n_layer * m.n_expert_used * 4 },
   }
 end
 
@@ -154,7 +156,6 @@ local function defines(m, formats, size, mem, device)
     defs[#defs + 1] = ("%s=%d"):format(switch[1], m[switch[2]] == switch[3] and 1 or 0)
   end
   for _, name in ipairs(FLOATS) do defs[#defs + 1] = name:upper() .. "=" .. c.f32(m[name]) end
-  defs[#defs + 1] = "CACHE_FADE=" .. c.f32(2 ^ (-1 / device.half_life))
   defs[#defs + 1] = "ATTN_SCALE=" .. c.f32(plan_rope.attn_scale(m))
   return defs
 end
@@ -184,7 +185,7 @@ end
 function M.plan(m, hw, formats, size, arena, layout, opts, reasons, trace)
   local mem = arena
   local device = { attn_slice = slice(m, hw, size.kv), attn_heads = M.ATTN_HEADS, rows = M.ROWS,
-                   n_way = 0, half_life = 1,
+                   n_way = 0,
                    gemm_rows = opts.gemm_rows or M.GEMM_ROWS,
                    tile_rows = M.tiled(m, size.kv) and (opts.tile_rows or M.TILE_ROWS) or 0,
                    tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0,
@@ -220,7 +221,7 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons, trace)
       reasons[#reasons + 1] = narrow
       return nil
     end
-    device.n_way, device.half_life = cache.ways, plan_cache.half_life(hw, cache)
+    device.n_way = cache.ways
     table.insert(device.regions, { name = "SLOTS", off = device.bytes, bytes = cache.bytes })
     device.bytes = device.bytes + cache.bytes
   end

@@ -1,4 +1,5 @@
--- gen/plan_hot.lua -- how often a trace used each expert: the hot table of policy static.
+-- gen/plan_hot.lua -- how often a trace used each expert: the hot table of policy static, and what a device's cache
+-- begins with.
 
 local M = {}
 
@@ -17,6 +18,13 @@ function M.uses(m, moe, trace, last)
     end
   end
   return uses
+end
+
+--- The same as a share of the rows.
+function M.rates(m, moe, trace)
+  local rates = M.uses(m, moe, trace)
+  for i, n in ipairs(rates) do rates[i] = n / math.max(trace.n_row, 1) end
+  return rates
 end
 
 local function hottest_first(ids, uses)

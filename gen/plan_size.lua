@@ -50,14 +50,9 @@ local function check_options(m, size, problems)
   at_most("logit_rows", size.batch, "batch")
 end
 
--- The bytes of the data section if every class but the router had this format.
-local function data_bytes_as(m, fmt)
-  local formats = formats_of.resolve(m, { quant = fmt }, "", {})
-  return plan_layout.plan(m, formats).data_bytes
-end
-
--- Formats that would fit, largest first, for the refusal: the reader wants a way out.
-local function way_out(m, rest, limit)
+-- Formats with which it would fit, largest first, for the refusal: the reader wants a way out.
+-- need_of(layout, formats): bytes of RAM if every class but the router had this format.
+local function way_out(m, limit, need_of)
   local fits = {}
   for _, fmt in ipairs(quant.names) do
     local whole = true
@@ -66,10 +61,11 @@ local function way_out(m, rest, limit)
         whole = whole and (mat.class == "router" or quant.fits(fmt, mat.cols))
       end
     end
-    local need = whole and data_bytes_as(m, fmt) + rest
+    local formats = whole and formats_of.resolve(m, { quant = fmt }, "", {})
+    local need = whole and need_of(plan_layout.plan(m, formats), formats)
     if need and need <= limit then fits[#fits + 1] = { need = need, fmt = fmt } end
   end
-  if #fits == 0 then return "no format of its weights fits; --set tier=disk keeps experts on disk" end
+  if #fits == 0 then return "no format of its weights fits" end
   table.sort(fits, function(a, b)
     if a.need ~= b.need then return a.need > b.need end
     return a.fmt < b.fmt
@@ -81,11 +77,12 @@ end
 
 local function refusal(m, layout, mem, size, hw)
   local need, limit = mem.bytes + plan_mem.OUTSIDE_BYTES, hw.ram_usable
+  local out = way_out(m, limit, function(l) return l.data_bytes + need - layout.data_bytes end)
+  if out:find("^no ") then out = out .. "; --set tier=disk keeps experts on disk" end
   return ("memory: want at most %s (%s of RAM less %s for the system), got %s: "
     .. "weights %s, KV for %d positions %s, work %s; %s"):format(
       num.human(limit), num.human(hw.ram), num.human(hw.ram_reserve), num.human(need),
-      num.human(layout.data_bytes), size.ctx, num.human(mem.kv_bytes), num.human(mem.work_bytes),
-      way_out(m, need - layout.data_bytes, limit))
+      num.human(layout.data_bytes), size.ctx, num.human(mem.kv_bytes), num.human(mem.work_bytes), out)
 end
 
 -- The arena with the longest context that fits; nil, and the arena as wanted, when none does.
@@ -103,18 +100,31 @@ local function fit(m, hw, formats, layout, opts, size)
   return nil, first
 end
 
+-- The fewest slots that make sense.
+local function least_tier(m, hw, layout, opts, size)
+  local tier = plan_tier.with_slots(m, hw, layout, opts, plan_tier.least(m, layout))
+  tier.waves = size.batch > 1
+  return tier
+end
+
+local function disk_refusal(m, hw, layout, opts, size, first)
+  local function need_of(other, formats)
+    local s = setmetatable({ tier = least_tier(m, hw, other, opts, size) }, { __index = size })
+    s.ctx = opts.ctx or math.min(size.ctx, M.CTX_LEAST)
+    return plan_mem.plan(m, formats, other, s).bytes + plan_mem.OUTSIDE_BYTES
+  end
+  return ("memory: want at most %s, got %s with experts on disk: resident weights %s, KV for %d "
+    .. "positions %s, %d slots %s, work %s; %s"):format(num.human(hw.ram_usable),
+      num.human(first.bytes + plan_mem.OUTSIDE_BYTES), num.human(layout.resident_bytes), size.ctx,
+      num.human(first.kv_bytes), size.tier.n_slot, num.human(first.expert_bytes),
+      num.human(first.work_bytes), way_out(m, hw.ram_usable, need_of))
+end
+
 -- Experts on disk: the arena with the fewest slots that make sense, then slots in what is left.
 local function fit_disk(m, hw, formats, layout, opts, size, trace)
-  size.tier = plan_tier.with_slots(m, hw, layout, opts, plan_tier.least(m, layout))
-  size.tier.waves = size.batch > 1
+  size.tier = least_tier(m, hw, layout, opts, size)
   local mem, first = fit(m, hw, formats, layout, opts, size)
-  if not mem then
-    return nil, ("memory: want at most %s, got %s with experts on disk: resident weights %s, KV for %d "
-      .. "positions %s, %d slots %s, work %s"):format(num.human(hw.ram_usable),
-        num.human(first.bytes + plan_mem.OUTSIDE_BYTES), num.human(layout.resident_bytes), size.ctx,
-        num.human(first.kv_bytes), size.tier.n_slot, num.human(first.expert_bytes),
-        num.human(first.work_bytes))
-  end
+  if not mem then return nil, disk_refusal(m, hw, layout, opts, size, first) end
   local room = hw.ram_usable - plan_mem.OUTSIDE_BYTES - (mem.bytes - mem.expert_bytes)
   local tier, why = plan_tier.plan(m, hw, layout, opts, room, trace)
   if not tier then return nil, why end

@@ -150,7 +150,7 @@ enum {
 //@   end
 //@ end
 //@ if hot then
-#define IG_POLICY_HOT     ig_xc_hot /* the table of policy static */
+#define IG_POLICY_HOT     ig_xc_hot
 //@ end
 
 /* The arena (gen/plan_mem.lua). */
@@ -171,6 +171,8 @@ enum {
 //@   if not gpu.resident then
 #define IG_XC_SLOT_BYTES  ${gpu.slot_bytes}
 #define IG_XC_BYTES       ${gpu.bytes}
+#define IG_XC_FADE        ${gpu.fade} /* what a use counts a token later; over a slow link */
+#define IG_XC_FADE_SLOW   ${gpu.fade_slow}
 //@   end
 #define IG_VRAM_BYTES     ${gpu.vram_bytes}
 #define IG_VRAM_USABLE    ${gpu.usable}

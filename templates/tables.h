@@ -51,7 +51,8 @@ extern const struct ig_region ig_regions[$n_region];
 extern const char *const ig_plan_text[];
 //@ if hot then
 
-/* How often a trace used each expert (gen/plan_hot.lua): policy static keeps the most used. */
+/* How often a trace used each expert (gen/plan_hot.lua), in a device's cache as a share of its tokens: policy static
+ * keeps the most used, a device's cache begins with them. */
 extern const float ig_xc_hot[IG_N_LAYER * IG_N_EXPERT];
 //@ end
 //@ if tier.disk then

@@ -17,7 +17,7 @@ report "every global symbol starts with ig_" \
        awk 'NF == 3 && $3 !~ /^([.]gomp_critical_user_)?(ig_|main$)/ { print $3 }')"
 
 # Files that run between the first and the last token.  out writes what a program says: it alone may format.
-hot="device_step device_batch device_args device_encoder device_cache device_hot device_prefill miss miss_plan forward attn encoder mla moe route linear team sample generate out stop
+hot="device_step device_batch device_args device_encoder device_cache device_hot device_prefill miss miss_hear miss_plan forward attn encoder mla moe route linear team sample generate out stop
      tier tier_ahead mover move_check xcache stride policy_lru policy_lru2 policy_decay policy_echo policy_static
      pick trial predict_cells predict_sense predict_next predict_history predict_hybrid predict_forest predict_mlp"
 built=""
@@ -45,4 +45,9 @@ report "tests are rebuilt when a header of theirs changes" "$(
     [ "$(remade tests/c/kernels_util.h ID=$id units out/tests/kernels_attn_test)" = 1 ] || echo "kernels_attn_test is not"
     [ "$(remade tests/c/pack_fixture.h ID=$id plan-units out/$id/pack_test)" = 1 ] || echo "pack_test is not"
     [ "$(remade tests/cuda/emulate_run.h ID=$id units out/tests/mma_test)" = 1 ] || echo "mma_test is not")"
+# How many jobs a build has: its own make's -j.
+jobs() { make -n "$@" ID=$id MODEL=tests/data/tiny-mixtral.gguf 2>&1 | sed -n 's/^make\(.*\) build$/\1/p'; }
+report "a build has as many jobs as -j says, or as there are processors" "$(
+    case $(jobs) in *" -j"[0-9]*) ;; *) echo "without -j: $(jobs)" ;; esac
+    case $(jobs -j1) in *" -j"*) echo "with -j1: $(jobs -j1)" ;; esac)"
 echo "1..$n"

@@ -118,8 +118,9 @@ check_cache() { # name, binary, weights
         "$(awk -v h="${hit:--1}" 'BEGIN { if (!(h > 0 && h < 100)) print "want between 0 and 100 %, got " h }' </dev/null; [ -n "$hit" ] || cat "$tmp/err")"
 }
 
-# Policy static, 6 ways: as many hits as the trace's own table foretells, whatever passed through the slots before.
-check_static() { # name, binary, weights
+# 6 ways filled at start, and nothing copied since: as many hits as the trace's own table foretells.  Policy static
+# copies nothing whatever is asked for, and fills them again when a batch passed through.
+check_hot() { # name, binary, weights, options
     awk -f "$(dirname "$0")/skewed.awk" </dev/null >"$tmp/skewed.csv"
     want=$(awk -F, -v ways=6 '!/^#/ && $1 != "turn" { n[$4 "," $6]++; chosen[++all] = $4 "," $6 }
         END { for (l = 0; l < 3; l++)
@@ -132,7 +133,8 @@ check_static() { # name, binary, weights
               for (i = 1; i <= all; i++) hit += chosen[i] in kept
               printf "%.2f", 100 * hit / all }' "$tmp/skewed.csv")
     for p in 0 20; do
-        got=$("$2" bench -m "$3" -p $p -n 32 -r 1 -t 1 --link 100 --route "$tmp/skewed.csv" 2>"$tmp/err" |
+        # shellcheck disable=SC2086
+        got=$("$2" bench -m "$3" -p $p -n 32 -r 1 -t 1 $4 --route "$tmp/skewed.csv" 2>"$tmp/err" |
             sed -n 's/^decode: \([0-9.]*\) % of the chosen.*/\1/p')
         report "$1: after a batch of $p rows, $want % of the chosen experts are in their slots" \
             "$([ "$got" = "$want" ] || { echo "got: $got %"; cat "$tmp/err"; })"
@@ -235,6 +237,8 @@ for name in "$@"; do
             "$([ "$(sha256sum <"$tmp/want")" = "$(cat "$root/$name/want.sha256")" ] || echo "want $(cat "$root/$name/want.sha256"), got $(sha256sum <"$tmp/want")")"
     fi
     case $name in
+    # Its start differs from xc-stream's, and what it does over a slow link.
+    xc-traced) compare "$name: --link-bw 20000000, batches of 1, $tokens tokens and $greedy more, on $on" "$bin" "$w" -b 1 -t 1 --link-bw 20000000 ;;
     xc-*) check_cache "$name" "$bin" "$w" ;;
     fast-*) check_fast "$name" "$bin" "$w" ;;
     *) for batch in ${BATCHES:-1 7 64}; do
@@ -244,7 +248,12 @@ for name in "$@"; do
     case $name in
     demo | xc-mixtral) [ "${FLAVOR:-}" = -emulated ] || [ -n "$run" ] || check_trouble "$name" "$bin" "$w" ;;
     esac
-    case $name in xc-static) [ -n "$run" ] || check_static "$name" "$bin" "$w" ;; esac
+    case $name in
+    xc-static) [ -n "$run" ] || check_hot "$name" "$bin" "$w" '--link 100' ;;
+    xc-traced)
+        [ -n "$run" ] || check_hot "$name" "$bin" "$w" '--link 0'
+        says "$name: info says that nothing is prefetched over a slow link" 'off, because the link is slow' "$bin" info -m "$w" --link-bw 4000000 ;;
+    esac
     case $name in xc-* | demo | latent-q8_0) [ -n "$run" ] || check_calls "$name" "$bin" "$w" ;; esac
     case $name in
     demo)

@@ -21,7 +21,7 @@ set_about() {
     latent-*) source=--synth=7 vocab=100 tokens=${SHORT:-100} ;;
     odd-long) source=--synth=7 vocab=37 tokens=1060 ;;
     odd-*) source=--synth=7 vocab=37 tokens=${SHORT:-100} ;;
-    unified | xc-mixtral | xc-stream | xc-static) source=$(golden mixtral) vocab=512 tokens=${SHORT:-150} ;;
+    unified | xc-mixtral | xc-stream | xc-static | xc-traced) source=$(golden mixtral) vocab=512 tokens=${SHORT:-150} ;;
     xc-odd) source=--synth=7 vocab=37 tokens=${SHORT:-100} ;;
     switch-transformer) source=$(golden "$1") vocab=512 tokens=${SHORT:-150} decoder=$((tokens - 7)) ;;
     switch-* | xc-switch) source=--synth=7 vocab=100 tokens=${SHORT:-1100} decoder=$((tokens - 7)) ;;

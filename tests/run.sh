@@ -6,6 +6,7 @@
 # Each has a TMPDIR of its own.  Reports come in the order of the list, each whole.
 # The last line is "N passed, N failed, N skipped"; exits 1 when something failed.
 set -u
+unset MAKEFLAGS # a test's own make has jobs of its own
 # One command, by its number: what it printed into DIR/N.report, its counts into DIR/N.counts.
 if [ "$1" = --one ]; then
     dir=$2 n=$3

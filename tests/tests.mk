@@ -107,7 +107,7 @@ $(TILES_HW): hw/avx512-server.lua
 tiled: $(TILED:%=tiles-engine-%)
 tiles-engine-%: $(BUILT) $(TILES_HW)
 	@$(call engine_of,$(TILES_HW),tiles)
-	+@$(BUILD) TILES=1 ID=test/tiles-$* build >/dev/null
+	+@$(PARALLEL) TILES=1 ID=test/tiles-$* build >/dev/null
 
 # Engines whose step runs on a device: out/test/gpu-NAME/ (tests/gpu.sh).
 GPU_HW      ?= hw/h200.lua
@@ -123,7 +123,7 @@ GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2
                gpt-oss deepseek-v2 deepseek-v3 switch-transformer,$(if $(call golden_of,$g),$g))
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
-XC          := xc-mixtral xc-stream xc-static xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
+XC          := xc-mixtral xc-stream xc-static xc-traced xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
 GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(FAST) $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := $(T)/unified.lua
@@ -133,7 +133,7 @@ $(T)/unified.lua: hw/h200.lua
 	@mkdir -p $(@D)
 	@sed 's/^  gpu = {$$/&\n    unified = true,/' $< >$@
 # A trace that prefers other experts in each layer than the first ones.
-gpu-engine-xc-static: $(T)/skewed.csv
+gpu-engine-xc-static gpu-engine-xc-traced: $(T)/skewed.csv
 $(T)/skewed.csv: tests/skewed.awk
 	@mkdir -p $(@D)
 	@awk -f $< </dev/null >$@
@@ -142,6 +142,7 @@ ENGINE_xc-mixtral   := tests/golden/mixtral vram_ways=2
 ENGINE_xc-stream    := tests/golden/mixtral vram_ways=6
 # Filled at start by a trace, for good; half of the slots have room for a layer that passes.
 ENGINE_xc-static    := tests/golden/mixtral vram_ways=6 policy=static trace=$(T)/skewed.csv
+ENGINE_xc-traced    := tests/golden/mixtral vram_ways=6 trace=$(T)/skewed.csv
 ENGINE_xc-odd       := tests/fixture/odd.lua quant=q4_0 vram_ways=2
 ENGINE_xc-switch    := tests/fixture/switch.lua quant=q8_0 vram_ways=5
 ENGINE_xc-gpt-oss   := $(call golden_of,gpt-oss) vram_ways=4
@@ -205,26 +206,25 @@ tier-units: $(TIER_UNITS:%=$(OUT)/%_test$(FLAVOR))
 fuzzers: $(FUZZERS:%=$(T)/%)
 engines: $(ENGINES:%=engine-%)
 # Several are built at a time by the jobs of one make, so what they share is there before.
-BUILD     = $(if $(findstring jobserver,$(MAKEFLAGS)),$(MAKE),$(PARALLEL))
 BUILT    := $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 # Generate: profile, id.
 engine_of = $(LUA) build.lua $(firstword $(ENGINE_$*)) $1 --out out/test --set id=$2-$* \
             $(foreach s,$(wordlist 2,9,$(ENGINE_$*)),--set $(s)) >/dev/null
 engine-%: $(BUILT)
 	@$(call engine_of,$(TEST_HW),t)
-	+@$(BUILD) ID=test/t-$* build >/dev/null
+	+@$(PARALLEL) ID=test/t-$* build >/dev/null
 gpu-engine-%: $(BUILT) $(if $(EMULATE),,$(if $(wildcard $(CUDA)/include/nvrtc.h),$(TOOLS)/mkcubin))
 	@$(call engine_of,$(or $(GPU_HW_$*),$(GPU_HW)),gpu) 2>&1
-	+@$(BUILD) ID=test/gpu-$* build >/dev/null
+	+@$(PARALLEL) ID=test/gpu-$* build >/dev/null
 # pack's units with the plan of a format.
 PACKED := $(ODD:%=pack-odd-%)
 .PHONY: $(PACKED)
 $(PACKED): pack-%: $(BUILT)
 	@$(call engine_of,$(TEST_HW),t)
-	+@$(BUILD) ID=test/t-$* $(PACK_UNITS:%=out/test/t-$*/%_test$(FLAVOR))
+	+@$(PARALLEL) ID=test/t-$* $(PACK_UNITS:%=out/test/t-$*/%_test$(FLAVOR))
 
 facts-%: $(BUILT)
-	+@$(BUILD) ID=test/t-$* out/test/t-$*/facts_test
+	+@$(PARALLEL) ID=test/t-$* out/test/t-$*/facts_test
 
 # A driver that is too old, one with other troubles, a program that takes the device's memory.
 TROUBLES := $(addprefix out/test/troubles/,libcuda.so.1 driver.so hog)
@@ -271,38 +271,39 @@ LARGE    := $(WIDE) $(FAST) $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-os
 EMULATED := $(LATENT) $(WIDE) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:
-	@$(PARALLEL) EMULATE=1 $(patsubst %,gpu-engine-%,$(sort $(EMULATED) $(LARGE)))
-	@if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then $(PARALLEL) EMULATE=1 RANGES=1 gpu-engine-xc-stream out/test/troubles/ranges.so; fi
-	@if [ -f $(CUDA)/include/nvrtc.h ]; then $(PARALLEL) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES); fi
+	+@$(PARALLEL) EMULATE=1 $(patsubst %,gpu-engine-%,$(sort $(EMULATED) $(LARGE)))
+	+@if [ -f $(CUDA)/include/nvtx3/nvToolsExt.h ]; then $(PARALLEL) EMULATE=1 RANGES=1 gpu-engine-xc-stream out/test/troubles/ranges.so; fi
+	+@if [ -f $(CUDA)/include/nvrtc.h ]; then $(PARALLEL) gpu-engine-odd-q4_0 gpu-engine-xc-mixtral $(TROUBLES) && \
+	    $(SUB) STAMPS=1 ID=test/gpu-xc-mixtral out/test/gpu-xc-mixtral/stamps/step.cubin; fi
 
 .PHONY: setup-arm64 arm64 $(ARM64_ENGINES)
 setup-arm64:
 	@tools/setup_arm64.sh
 arm64: # builds only where the tools are, and not for this machine itself
-	@if [ $(HOST) != aarch64 ] && command -v qemu-aarch64-static >/dev/null && echo 'int main(void) { return 0; }' | \
+	+@if [ $(HOST) != aarch64 ] && command -v qemu-aarch64-static >/dev/null && echo 'int main(void) { return 0; }' | \
 	    $(ARM64_CC) -x c - -x none -o /dev/null $(TEST_LIBS) 2>/dev/null; then \
 	    $(PARALLEL) CC="$(ARM64_CC)" $(ARM64_UNITS:%=out/tests-aarch64/%_test) && $(PARALLEL) CC="$(ARM64_CC)" $(ARM64_ENGINES); fi
 $(ARM64_ENGINES): arm64-engine-%: $(BUILT)
 	@$(call engine_of,$(HW_$(HW_OF)),arm64)
-	+@$(BUILD) ID=test/arm64-$* build >/dev/null
+	+@$(PARALLEL) ID=test/arm64-$* build >/dev/null
 
 SUB := $(MAKE) --no-print-directory
 test: export DEBUG := -g1
 test: setup
 	@tools/setup_arm64.sh || echo "setup-arm64: failed; what needs an emulator counts as skipped" >&2
-	@$(PARALLEL) units replay
-	@$(PARALLEL) engines
-	@$(PARALLEL) ID=test/t-demo plan-units
-	@$(PARALLEL) ID=test/t-tier tier-units
-	@$(PARALLEL) SAN=address,undefined units fuzzers
-	@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
-	@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
-	@$(PARALLEL) SAN=address,undefined $(PACKED)
-	@$(PARALLEL) tiled $(FACTS:%=facts-%)
-	@$(SUB) arm64
-	@$(SUB) emulated
+	+@$(PARALLEL) units replay
+	+@$(PARALLEL) engines
+	+@$(PARALLEL) ID=test/t-demo plan-units
+	+@$(PARALLEL) ID=test/t-tier tier-units
+	+@$(PARALLEL) SAN=address,undefined units fuzzers
+	+@$(PARALLEL) SAN=address,undefined ID=test/t-demo build plan-units
+	+@$(PARALLEL) SAN=address,undefined ID=test/t-tier tier-units
+	+@$(PARALLEL) SAN=address,undefined $(PACKED)
+	+@$(PARALLEL) tiled $(FACTS:%=facts-%)
+	+@$(SUB) arm64
+	+@$(SUB) emulated
 	@mkdir -p $(T); out/test/t-demo/tiny-mixtral pack tests/data/tiny-mixtral.gguf -o $(T)/demo.ingot
-	@$(SUB) test-list
+	+@$(SUB) test-list
 	@tests/run.sh out/tests/list
 
 S := out/tests-address-undefined

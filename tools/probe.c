@@ -119,8 +119,11 @@ static void print_profile(const struct found *f)
            "  ram = %" PRIu64 ",\n"
            "  mem_bw = %" PRIu64 ",  -- %d threads\n"
            "  core_bw = %" PRIu64 ",  -- 1 thread\n",
-           f->name, f->disturbed ? ", busy with other programs" : "", f->isa, f->cores, f->ram,
-           rounded(f->mem_bw), f->cores, rounded(f->core_bw));
+           f->name,
+           f->disturbed              ? ", busy with other programs"
+           : d->spread > MOST_SPREAD ? ", its disk busy with other programs"
+                                     : "",
+           f->isa, f->cores, f->ram, rounded(f->mem_bw), f->cores, rounded(f->core_bw));
     if (f->hash_bw > 0)
         printf("  hash_bw = %" PRIu64 ",  -- 1 thread, XXH3\n", rounded(f->hash_bw));
     printf("  disk_bw = %" PRIu64 ", disk_burst_bw = %" PRIu64 ",\n"
@@ -165,6 +168,13 @@ int main(int argc, char **argv)
         fputs("probe: other programs were using the CPU, so memory may be faster than measured; "
               "PROBE=1 (build.lua: --probe) measures again\n",
               stderr);
+    if (f.disk.spread > MOST_SPREAD)
+        fprintf(stderr,
+                "probe: repeated reads took up to %.1f times as long as the fastest, so others use "
+                "the disk or "
+                "the CPU, and it may be faster than measured; PROBE=1 (build.lua: --probe) "
+                "measures again\n",
+                f.disk.spread);
 
     print_profile(&f);
     if (no_gpu)

@@ -39,7 +39,9 @@ struct disk {
     int depth;      /* ... and how many at a time come near bw with the least under way */
     double latency; /* seconds of one small read alone */
     double burst;   /* bytes a second of such reads after a rest, without the latency */
+    double spread;  /* between repeated measurements of the last two: slowest over fastest */
 };
+#define MOST_SPREAD 1.5 /* of a disk that nobody else reads */
 struct disk measure_disk(const char *folder, const char **how);
 
 /* probe_gpu.c */

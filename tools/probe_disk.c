@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum { DISK_CHUNK = 16 << 20 }; /* of writing the file that is then read */
-enum { DISK_DEPTHS = 5, DISK_PIECES = 4, LONE_READS = 65 };
+enum { DISK_DEPTHS = 5, DISK_PIECES = 4, LONE_READS = 15, GROUPS = 5 };
 static const double disk_seconds = 0.12; /* of reading with one size and depth */
 
 /* Where a reader is next: somewhere in the file. */
@@ -53,9 +53,26 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Half of such reads take longer: the disk rests before each, as it does between two layers. */
-static double read_alone(int fd, char *memory, uint64_t bytes)
+/* The least of what groups of reads took, and by how much the slowest exceeds it: alone they are
+ * alike. */
+static double least_of(double (*group)(int fd, char *memory, uint64_t bytes, const struct disk *d),
+                       int fd, char *memory, uint64_t bytes, struct disk *d)
 {
+    double least = 0, most = 0;
+    for (int i = 0; i < GROUPS; i++) {
+        const double took = group(fd, memory, bytes, d);
+        if (took == 0) return 0;
+        if (i == 0 || took < least) least = took;
+        if (took > most) most = took;
+    }
+    if (most / least > d->spread) d->spread = most / least;
+    return least;
+}
+
+/* Half of such reads take longer: the disk rests before each, as it does between two layers. */
+static double read_alone(int fd, char *memory, uint64_t bytes, const struct disk *d)
+{
+    (void)d;
     double took[LONE_READS];
     uint64_t x = (uint64_t)(now() * 1e6);
     for (int i = 0; i < LONE_READS; i++) {
@@ -93,7 +110,7 @@ static void search_disk(int fd, char *memory, uint64_t bytes, struct disk *d)
 
 /* As a layer's missing experts are read: `depth` pieces at once, then a rest.  Half of them take
  * longer. */
-static double read_bursts(int fd, char *memory, uint64_t bytes, const struct disk *d)
+static double read_burst(int fd, char *memory, uint64_t bytes, const struct disk *d)
 {
     double took[LONE_READS];
     uint64_t x = (uint64_t)(now() * 1e6);
@@ -110,8 +127,7 @@ static double read_bursts(int fd, char *memory, uint64_t bytes, const struct dis
         if (bad) return 0;
     }
     qsort(took, LONE_READS, sizeof *took, compare);
-    const double rest = took[LONE_READS / 2] - d->latency;
-    return rest > 0 ? (double)d->piece * d->depth / rest : d->bw;
+    return took[LONE_READS / 2];
 }
 
 /* Reads of FOLDER's disk, past the page cache where it allows that.  The memory is of large pages
@@ -148,8 +164,11 @@ struct disk measure_disk(const char *folder, const char **how)
     if (fsync(fd) != 0) fail(folder, strerror(errno));
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     search_disk(fd, memory, bytes, &d);
-    d.latency = read_alone(fd, memory, bytes);
-    d.burst = read_bursts(fd, memory, bytes, &d);
+    d.latency = least_of(read_alone, fd, memory, bytes, &d);
+    const double took = least_of(read_burst, fd, memory, bytes, &d);
+    d.burst = took > d.latency ? (double)d.piece * d.depth / (took - d.latency)
+              : took > 0       ? d.bw
+                               : 0;
     if (d.bw == 0 || d.latency == 0 || d.burst == 0)
         fail(folder, "want to read what was written, got less");
     free(memory);

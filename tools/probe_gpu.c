@@ -224,5 +224,7 @@ const char *probe_gpu(struct gpu_found *g, double (*cpu)(void *), void *ctx)
     measure_busy(g, &b, cpu, ctx);
     cuMemFree_v2(b.mem);
     cuMemFreeHost(b.host);
-    return g->vram > 0 && g->down > 0 && g->up > 0 && g->both > 0 && g->busy_down > 0 ? NULL : "a copy or a kernel failed";
+    return g->vram > 0 && g->down > 0 && g->up > 0 && g->both > 0 && g->busy_down > 0
+               ? NULL
+               : "a copy or a kernel failed";
 }

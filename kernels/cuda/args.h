@@ -49,8 +49,8 @@ enum { IG_FLASH_THREADS = 256 };
 #define IG_FLASH(head_dim, kv_fmt, lora) ((kv_fmt) == 1 && !(lora) && (head_dim) % 16 == 0 && (head_dim) <= 128)
 #define IG_FLASH_HEADS(group)            ((group) % 2 == 0 ? 2 : 1)
 #define IG_FLASH_BYTES(head_dim)         (2 * (head_dim) * 128 + 3 * (((head_dim) + 63) / 64 * 8192) + 1024)
-/* Blocks of ig_gate_up that fill an expert's down matrix, four panels each. */
-#define IG_FILL_BLOCKS(n_embd) (((n_embd) + 63) / 64)
+/* Pieces of an expert's down matrix, four panels each, that blocks of ig_gate_up fill. */
+#define IG_FILL_PIECES(n_embd) (((n_embd) + 63) / 64)
 /* Panels of a block of ig_qkv in a decode step: more threads have less of a row each to make int8 blocks of (beside
  * an encoder a launch may be of q's panels alone). */
 #define IG_QKV_EACH(n_layer_enc) ((n_layer_enc) > 0 ? 1 : 2)
@@ -87,14 +87,20 @@ enum ig_dcount {
 };
 
 /* Words of struct ig_ask's split, behind the k + 1 numbers. */
-enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_MORE };
+enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_RANKS, IG_SPLIT_WARM, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_FADE, IG_SPLIT_MORE };
+
+#define IG_FADE_ONE 16777216.0f /* in IG_SPLIT_FADE: a use counts as much in the next step */
 
 /* Numbers of fills count apart: those of what the CPU computed, and prefetches. */
 enum { IG_BEHIND, IG_AHEAD, IG_N_FILL };
+/* 1: next's layer is another than ahead's and has a guess of its own. */
+#define IG_GUESSES_NEXT(xc) ((xc).next.layer >= 0 && (xc).next.layer != (xc).ahead.layer)
 /* Prefetches that a layer may ask for. */
 enum { IG_AHEAD_EACH = 2 };
+/* Fills that may be under way, beside prefetch, for one behind the work that nothing else would bring. */
+enum { IG_BEHIND_LEAST = 2 };
 
-/* Prefetch: a layer further on, whose router on this layer's residual stream says what it will want. */
+/* A guess: a layer further on, whose router on this layer's residual stream says what it will want. */
 struct ig_dahead {
     int32_t layer;                       /* -1: none */
     int32_t *way, *fill, *victim;        /* of that layer, as in struct ig_dcache */
@@ -104,11 +110,10 @@ struct ig_dahead {
     struct ig_dmat router;
     const float *norm, *norm_bias, *route_bias;
     float *rl;                           /* [experts] its logits */
-    /* mapped host memory: [k] what was recorded in place of them, -1: none; n, experts, ways to fill; number of
-     * the step */
-    const int32_t *recorded;
-    int32_t *asked;
-    uint32_t *posted;
+    const int32_t *recorded;             /* [k] what was recorded in place of them, -1: none */
+    /* mapped host memory, told words (ig_tell_host): n, experts, ways to fill, number of the first fill; n, experts
+     * that the CPU may have to compute; nothing is told where n is 0 */
+    uint64_t *asked, *warm;
 };
 
 /* The expert cache (gen/plan_cache.lua): one set a layer; all zero when everything is resident. */
@@ -121,7 +126,9 @@ struct ig_dcache {
     int32_t *victim;
     int32_t *seen;                       /* of this layer: fills that had arrived, and begun, before its router */
     int32_t *arrived, *begun;            /* [IG_N_FILL] number of the last fill that has, and that was asked for */
-    struct ig_dahead ahead;
+    int32_t alone;                       /* 1: no other layer prefetches for this one */
+    struct ig_dahead ahead;              /* what is prefetched */
+    struct ig_dahead next;               /* what the CPU brings into its caches; ahead's layer: the same guess */
     uint64_t set;                        /* bytes from slot 0 to this layer's first way */
     uint32_t *count;                     /* of this layer: enum ig_dcount */
     uint32_t *step;                      /* steps so far, this one included */
@@ -132,11 +139,13 @@ struct ig_dcache {
     const unsigned char *host;           /* this layer's experts, in mapped host memory */
     uint64_t before;                     /* bytes of experts before them; a layer without a set: no end */
     uint32_t link_ns;                    /* of an expert over a slowed link; 0: as fast as it is */
-    /* mapped host memory: what the CPU is asked for and what it answers */
+    int32_t *recorded;                   /* [2][layers][k] of all layers' guesses, ahead's and next's */
+    /* mapped host memory: the same; what the CPU is asked for and what it answers */
+    const int32_t *host_recorded;
     const int32_t *host_split;
-    int32_t *asked;                      /* of this layer: the step, n, ranks[k], experts[k], ways[k] to fill (-1: none) */
-    struct ig_xq *asked_xq;
-    float *asked_xn;
+    uint64_t *asked; /* of this layer, told words: n, ranks[k], experts[k], ways[k] to fill (-1: none), number of the
+                      * last prefetch that a layer before it asked for */
+    uint64_t *asked_xq, *asked_xn;       /* the same of what they read */
     const float *answer;                 /* [k][N_EMBD], rank by rank */
     uint32_t *posted;                    /* step x layers + the last layer that asked + 1 */
     int32_t last;                        /* 1: no later layer has experts; it asks even when nothing is missing */
@@ -176,7 +185,7 @@ struct ig_args {
     int32_t kv_alone; /* 1: of q, k and v, k and v alone */
     int32_t group;    /* rows of an item of the route */
     int32_t in;       /* which of their inputs: ig_norm; ig_gate_up, ig_down of a batch */
-    int32_t routers;  /* with a cache: ig_router's blocks for this layer's router; those behind are for ahead's */
+    int32_t routers;  /* with a cache: ig_router's blocks for this layer's router; those behind are for ahead's, then next's */
     int32_t *expert;  /* [R][k] chosen experts, rank by rank */
     float *weight;    /* [R][k] their weights */
     const float *mixer_norm_bias, *ffn_norm_bias;

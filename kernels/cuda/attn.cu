@@ -103,6 +103,50 @@ _Static_assert(ATTN_HEADS < SPAN_BLOCKS, "a warp a head of q, and one for k");
 _Static_assert(SPAN_BLOCKS <= 32 && ATTN_HEADS * ATTN_SLICE <= ATTN_THREADS - 32,
                "a lane a block; a thread a dimension, and a warp to spare");
 
+/* The scores as they are weighed, and the largest of this warp's block by head.  at: of its first position, from
+ * the row's on; positions lo to hi of it count. */
+IG_FN void weigh_scores(const struct ig_args *a, const struct work *w, struct fold *f, float (*s)[2], int at, int lo,
+                        int hi)
+{
+    const int block = (int)threadIdx.x / 32, lane = (int)threadIdx.x & 31;
+    UNROLL for (int h = 0; h < ATTN_HEADS; h++)
+    {
+        float most = -INFINITY;
+        UNROLL for (int i = 0; i < 2; i++)
+        {
+            const int j = 2 * lane + i;
+            s[h][i] = score_of(a, w->head + h, at + j, s[h][i]);
+            if (j >= lo && j < hi) most = s[h][i] > most ? s[h][i] : most;
+        }
+        UNROLL for (int mask = 1; mask < 32; mask *= 2)
+        {
+            const float other = ig_swap(most, mask);
+            most = other > most ? other : most;
+        }
+        if (lane == 0) f->max[h][block] = most;
+    }
+}
+
+/* m and l of the span, by one warp; of several spans also for who merges them. */
+IG_FN void fold_sums(const struct ig_args *a, const struct work *w, struct fold *f, int lo_block, int hi_block,
+                     int alone)
+{
+    UNROLL for (int h = 0; h < ATTN_HEADS; h++)
+    {
+        float l = 0.0f;
+        for (int b = lo_block; b < hi_block; b++) l = fmaf(l, f->scale[h][b], f->sum[h][b]);
+        const float m = running_max(f->max[h], lo_block, hi_block - 1);
+        if ((threadIdx.x & 31) == 0) {
+            f->m[h] = m;
+            f->l[h] = l;
+            if (!alone) {
+                part_at(a, w, h, w->span)[0] = m;
+                part_at(a, w, h, w->span)[1] = l;
+            }
+        }
+    }
+}
+
 /* A decode step's block has the registers for itself, and so half of a head's K under way before it waits. */
 IG_KERNEL(ig_attn, ATTN_THREADS, K_DEPTH > 2 ? 1 : 2)
 {
@@ -161,22 +205,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, K_DEPTH > 2 ? 1 : 2)
 #else
         score(s, k, base, qs, kn, new_here, w.pos % KB / 2 == lane ? w.pos % 2 : -1);
 #endif
-        UNROLL for (int h = 0; h < ATTN_HEADS; h++)
-        {
-            float most = -INFINITY;
-            UNROLL for (int i = 0; i < 2; i++)
-            {
-                const int j = 2 * lane + i;
-                s[h][i] = score_of(&a, w.head + h, first + block * KB + j - w.pos, s[h][i]);
-                if (j >= lo && j < hi) most = s[h][i] > most ? s[h][i] : most;
-            }
-            UNROLL for (int mask = 1; mask < 32; mask *= 2)
-            {
-                const float other = ig_swap(most, mask);
-                most = other > most ? other : most;
-            }
-            if (lane == 0) f.max[h][block] = most;
-        }
+        weigh_scores(&a, &w, &f, s, first + block * KB - w.pos, lo, hi);
     }
     __syncthreads();
     stamp_mark(1);
@@ -190,22 +219,7 @@ IG_KERNEL(ig_attn, ATTN_THREADS, K_DEPTH > 2 ? 1 : 2)
 
     /* One warp sums V, another l. */
     const int alone = w.first_span == w.last_span, t = (int)threadIdx.x;
-    if (block == SPAN_BLOCKS - 1) {
-        UNROLL for (int h = 0; h < ATTN_HEADS; h++)
-        {
-            float l = 0.0f;
-            for (int b = lo_block; b < hi_block; b++) l = fmaf(l, f.scale[h][b], f.sum[h][b]);
-            const float m = running_max(f.max[h], lo_block, hi_block - 1);
-            if (lane == 0) {
-                f.m[h] = m;
-                f.l[h] = l;
-                if (!alone) {
-                    part_at(&a, &w, h, w.span)[0] = m;
-                    part_at(&a, &w, h, w.span)[1] = l;
-                }
-            }
-        }
-    }
+    if (block == SPAN_BLOCKS - 1) fold_sums(&a, &w, &f, lo_block, hi_block, alone);
     float o = 0.0f;
     const int h = t / ATTN_SLICE, d = t % ATTN_SLICE, sums = h < ATTN_HEADS;
     if (sums) {

@@ -105,7 +105,8 @@ IG_FN void head_body(const struct ig_args *a, int fmt, const struct by_head *j)
     const int rows = rows_here(a->n, &first);
     const float *const in = j->in + (size_t)first * (size_t)j->in_row + (size_t)head * (size_t)j->in_head;
     UNROLL for (int t = 0; t < ROWS; t++)
-        x[t] = IS_BLOCK(fmt) ? (const void *)qs[t] : (const void *)(in + (size_t)(t < rows ? t : 0) * (size_t)j->in_row);
+        x[t] = IS_BLOCK(fmt) ? (const void *)qs[t]
+                             : (const void *)(in + (size_t)(t < rows ? t : 0) * (size_t)j->in_row);
     if (IS_BLOCK(fmt)) {
         for (int i = (int)threadIdx.x / 32; i < rows * blocks; i += PANEL_THREADS / 32)
             quantize_warp(&qs[i / blocks][xq_place(i % blocks, blocks)], in[(size_t)(i / blocks) * (size_t)j->in_row +

@@ -172,13 +172,14 @@ IG_FN void leave_normed(const struct ig_args *a, int i, float w, const float *xs
 }
 
 /* With ROWS 1 the first blocks leave the normed row, a value a thread, and the first of them says what the dense
- * block beside the experts counts; those from a->routers on make the logits of a layer further on. */
+ * block beside the experts counts; those from a->routers on make the logits of layers further on. */
 IG_FN void router_body(const struct ig_args *a, int fmt, int at)
 {
-    const int ahead = CACHED && at >= a->routers, block = ahead ? at - a->routers : at;
-    const struct ig_dmat *router = ahead ? &a->xc.ahead.router : &a->router;
-    const float *bias = ahead ? a->xc.ahead.norm_bias : a->ffn_norm_bias;
-    float *const rl = ahead ? a->xc.ahead.rl : a->rl;
+    const int ahead = CACHED && at >= a->routers, block = ahead ? at % a->routers : at;
+    const struct ig_dahead *h = at >= 2 * a->routers || a->xc.ahead.layer < 0 ? &a->xc.next : &a->xc.ahead;
+    const struct ig_dmat *router = ahead ? &h->router : &a->router;
+    const float *bias = ahead ? h->norm_bias : a->ffn_norm_bias;
+    float *const rl = ahead ? h->rl : a->rl;
     IG_SHARED panel_parts parts[ROWS];
     const int halves = IS_BLOCK(fmt) ? 1 : 2, leaves = ROWS == 1 && block < 0, i = (int)threadIdx.x;
     const int p = leaves ? 0 : block / halves, wide = PR / halves, mine = (int)blockIdx.x * PANEL_THREADS + i;
@@ -194,7 +195,7 @@ IG_FN void router_body(const struct ig_args *a, int fmt, int at)
 #if ROWS == 1
     const float mine_w = leaves ? a->ffn_norm[mine < N_EMBD ? mine : 0] : 0.0f;
 #endif
-    norm_weights(w, ahead ? a->xc.ahead.norm : a->ffn_norm, PANEL_THREADS);
+    norm_weights(w, ahead ? h->norm : a->ffn_norm, PANEL_THREADS);
     ig_after_previous();
     const int rows = rows_here(a->n, &first);
 #if ROWS == 1

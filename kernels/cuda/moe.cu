@@ -136,36 +136,44 @@ IG_FN void gate_up_body(const struct ig_args *a, int fmt, struct hidden k, const
 
 #if ROWS == 1 && N_EXPERT > 0
 
-/* A block's part of the down matrices of experts that come over the link, while ig_gate_up's other
- * blocks work. */
-IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block)
+/* A block's part, one of `of`, of the down matrices of experts that come over the link, while ig_gate_up's
+ * other blocks work. */
+IG_FN void fill_down(const struct ig_args *a, const struct chosen *c, int block, int of)
 {
-    enum { PANELS = DIV_UP(N_EMBD, PR), EACH = IG_FILL_BLOCKS(N_EMBD) };
-    const int panel = block % EACH * 4 + (int)threadIdx.x / PANEL_THREADS;
-    const struct spot s = spot_of(a, c, block / EACH);
-    if (s.shift == 0 || panel >= PANELS) return;
-    fill_panel(a->down.p + s.expert + (size_t)panel * a->down.stride, s.shift,
-               f_panel(FMT_OF(FMT_DOWN, a->down.fmt), N_FF));
+    enum { PANELS = DIV_UP(N_EMBD, PR), EACH = IG_FILL_PIECES(N_EMBD) };
+    int at = 0; /* pieces of the experts before rank k */
+    for (int k = 0; k < N_EXPERT_USED; k++) {
+        const struct spot s = spot_of(a, c, k);
+        if (s.shift == 0) continue;
+        for (int piece = (block + of - at % of) % of; piece < EACH; piece += of) {
+            const int panel = piece * 4 + (int)threadIdx.x / PANEL_THREADS;
+            if (panel < PANELS)
+                fill_panel(a->down.p + s.expert + (size_t)panel * a->down.stride, s.shift,
+                           f_panel(FMT_OF(FMT_DOWN, a->down.fmt), N_FF));
+        }
+        at += EACH;
+    }
 }
 
 /* An item is 32 hidden values of a chosen expert, rank by rank; of many, so many blocks as the device has room for
  * share them.  Behind them a block each 32 of the dense block.  With a cache a block has one item; one more that
- * speaks with the CPU stands before them, one that looks ahead, and behind them those that fill slots. */
+ * speaks with the CPU stands before them, those that guess, and behind them those that fill slots. */
 IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
 {
     IG_SHARED struct chosen c;
     IG_SHARED struct ig_xq qs[ANY_BLOCK(FMT_GATE_UP) ? N_EMBD / QB : 1];
-    const int asks = CACHED && a.routed && a.xc.posted != NULL, ahead = asks && a.xc.ahead.layer >= 0;
+    const int asks = CACHED && a.routed && a.xc.posted != NULL, ahead = asks ? (a.xc.ahead.layer >= 0) + IG_GUESSES_NEXT(a.xc) : 0;
     const int items = a.routed ? N_EXPERT_USED * FF_BLOCKS : 0;
     const int dense = DIV_UP(a.aside, QB), routed = CACHED ? items : (int)gridDim.x - dense;
     const int block = (int)blockIdx.x - asks - ahead, rank = block / FF_BLOCKS, fill = block - routed - dense;
     const int aside = WITH_ASIDE && block >= routed && fill < 0;
     const int force = ig_load_fresh(a.force);
 #if N_WAY > 0
-    if (ahead && blockIdx.x == 1) {
-        load_ahead(&a, &c, GATE_UP_THREADS);
+    if (block < 0 && blockIdx.x > 0) {
+        const int fetches = blockIdx.x == 1 && a.xc.ahead.layer >= 0;
+        load_ahead(&a, &c, fetches ? &a.xc.ahead : &a.xc.next, GATE_UP_THREADS);
         ig_after_previous();
-        look_ahead(&a, &c, GATE_UP_THREADS, force);
+        look_ahead(&a, &c, GATE_UP_THREADS, force, fetches, !fetches || a.xc.next.layer == a.xc.ahead.layer);
         return;
     }
 #endif
@@ -187,7 +195,7 @@ IG_KERNEL(ig_gate_up, GATE_UP_THREADS, 2)
         return;
     }
     if (fill >= 0) {
-        fill_down(&a, &c, fill);
+        fill_down(&a, &c, fill, (int)gridDim.x - (int)blockIdx.x + fill);
         return;
     }
 #endif

@@ -76,10 +76,11 @@ IG_FN void keep_set(const struct ig_args *a, struct chosen *c, int threads)
 {
     IG_SHARED float worth[N_WAY];
     const int t = (int)threadIdx.x, to = table_of(a, 1), from = 1 - to, ways = a->xc.ways;
+    const float fade = (float)c->split[N_EXPERT_USED + IG_SPLIT_FADE] / IG_FADE_ONE;
     for (int e = t; e < N_EXPERT; e += threads) {
         int fill = ig_load_fresh(a->xc.fill + from * N_EXPERT + e);
         const int word = keep_expert(a, c, e, ig_load_fresh(a->xc.way + from * N_EXPERT + e), &fill);
-        float use = c->use[e] * CACHE_FADE;
+        float use = c->use[e] * fade;
         for (int k = 0; k < N_EXPERT_USED; k++) use += c->r.id[k] == e ? 1.0f : 0.0f;
         c->use[e] = use;
         a->xc.use[to * N_EXPERT + e] = use;
@@ -125,37 +126,33 @@ IG_FN void take_answer(const struct ig_args *a, const struct chosen *c, int thre
     }
 }
 
-/* Which experts the CPU shall compute and what they read; then the number of the step, the layer. */
+/* Which experts the CPU shall compute and what they read, in words that say which step they are of, so that no
+ * order among them counts; and which layer asks. */
 IG_FN void ask_cpu(const struct ig_args *a, const struct chosen *c, int threads)
 {
     enum { WORDS = N_EMBD / QB * (int)sizeof(struct ig_xq) / 4 };
     const int t = (int)threadIdx.x;
+    const unsigned step = *a->xc.step;
     int n = 0;
     for (int k = 0; k < N_EXPERT_USED; k++) {
         if (c->at[k] >= 0) continue;
-        if (t == 0) {
-            a->xc.asked[2 + n] = k;
-            a->xc.asked[2 + N_EXPERT_USED + n] = c->r.id[k];
-            a->xc.asked[2 + 2 * N_EXPERT_USED + n] = c->behind[k];
-        }
         n++;
+        if (t > 0) continue;
+        ig_tell_host(a->xc.asked + n, k, step);
+        ig_tell_host(a->xc.asked + n + N_EXPERT_USED, c->r.id[k], step);
+        ig_tell_host(a->xc.asked + n + 2 * N_EXPERT_USED, c->behind[k], step);
     }
     /* A write that has to be seen on the other side of a busy link takes long. */
     if (n == 0 && !a->xc.last && !c->split[N_EXPERT_USED + IG_SPLIT_EACH]) return;
+    if (t == 0) ig_tell_host(a->xc.asked, n, step);
+    if (t == 0) ig_tell_host(a->xc.asked + 1 + 3 * N_EXPERT_USED, c->seen[IG_N_FILL + IG_AHEAD], step);
+    if (t == 0) ig_post_host(a->xc.posted, step * N_LAYER + (unsigned)a->layer + 1);
     if (n > 0) {
-        const int *xq = (const int *)(const void *)a->xq;
-        for (int i = t; i < WORDS && ANY_BLOCK(FMT_GATE_UP); i += threads)
-            ((int *)(void *)a->xc.asked_xq)[i] = xq[i];
-        for (int i = t; i < N_EMBD && ANY_FLOAT(FMT_GATE_UP); i += threads)
-            a->xc.asked_xn[i] = a->xn[i];
-    }
-    if (t == 0) a->xc.asked[0] = (int)*a->xc.step;
-    if (t == 0) a->xc.asked[1] = n;
-    ig_host_fence();
-    __syncthreads();
-    if (t == 0) {
-        ig_post_host(a->xc.posted, *a->xc.step * N_LAYER + (unsigned)a->layer + 1);
-        if (n > 0) ig_await_host(a->xc.done, *a->xc.step);
+        const int *xq = (const int *)(const void *)a->xq, *xn = (const int *)(const void *)a->xn;
+        for (int i = t; i < WORDS && ANY_BLOCK(FMT_GATE_UP); i += threads) ig_tell_host(a->xc.asked_xq + i, xq[i], step);
+        for (int i = t; i < N_EMBD && ANY_FLOAT(FMT_GATE_UP); i += threads) ig_tell_host(a->xc.asked_xn + i, xn[i], step);
+        __syncthreads(); /* all words are on their way */
+        if (t == 0) ig_await_host(a->xc.done, step);
     }
     __syncthreads();
     take_answer(a, c, threads);

@@ -25,14 +25,15 @@ enum {
     JUST_WAY = COMING - 1,
     VICTIMS = 2 * N_EXPERT_USED, /* as many as a row can use, and as many that it may hit */
     VICTIM_WORDS = VICTIMS + 1,
-    SET_EXPERTS = CACHED ? N_EXPERT : 1
+    SET_EXPERTS = CACHED ? N_EXPERT : 1,
+    SET_WAYS = CACHED ? N_WAY : 1
 };
 
 /* In shared memory: a row's experts, rank by rank, and what its layer's set holds. */
 struct chosen {
     struct routing r;
     int way[SET_EXPERTS]; /* of an expert, -1: it is missing; -2 - way: it is on its way there */
-    float use[SET_EXPERTS];
+    float use[SET_EXPERTS], held[SET_WAYS]; /* of an expert; of a way's, below 0: it has none */
     int victim[VICTIMS];  /* ways to give up, the least used first */
     int filling, seen[2 * IG_N_FILL]; /* ways that are being filled; fills that have arrived, and begun */
     int split[N_EXPERT_USED + IG_SPLIT_MORE];
@@ -108,10 +109,13 @@ IG_FN void load_set(const struct ig_args *a, struct chosen *c, int threads)
 {
     const int t = (int)threadIdx.x, from = table_of(a, 0);
     const int behind = ig_load_fresh(a->xc.seen + IG_BEHIND), ahead = ig_load_fresh(a->xc.seen + IG_AHEAD);
+    for (int w = t; w < SET_WAYS; w += threads) c->held[w] = -1.0f;
+    __syncthreads();
     for (int e = t; e < N_EXPERT; e += threads) {
         c->way[e] = way_now(ig_load_fresh(a->xc.way + from * N_EXPERT + e),
                             ig_load_fresh(a->xc.fill + from * N_EXPERT + e), behind, ahead);
         c->use[e] = ig_load_float(a->xc.use + from * N_EXPERT + e);
+        if (c->way[e] >= 0) c->held[c->way[e]] = c->use[e];
     }
     load_victims(c, a->xc.victim + from * VICTIM_WORDS, a->xc.ways);
     if (t < N_EXPERT_USED + IG_SPLIT_MORE) c->split[t] = ig_load_fresh(a->xc.split + t);
@@ -145,20 +149,22 @@ IG_FN int take_victim(const struct chosen *c, int i)
     return 0; /* a set has at least as many ways that are not being filled as a row has experts */
 }
 
-/* So many fills may begin behind this layer's work. */
-IG_FN int fills_left(const struct ig_args *a, const struct chosen *c)
+/* So many fills may begin behind this layer's work; `wanted`: of what no prefetch would bring. */
+IG_FN int fills_left(const struct ig_args *a, const struct chosen *c, int wanted)
 {
-    const int most = c->split[N_EXPERT_USED + IG_SPLIT_BEHIND] - under_way(c);
+    const int *const split = c->split + N_EXPERT_USED;
+    const int least = wanted && split[IG_SPLIT_AHEAD] > 0 ? IG_BEHIND_LEAST : 0;
+    const int most = (split[IG_SPLIT_BEHIND] > least ? split[IG_SPLIT_BEHIND] : least) - under_way(c);
     return LEAST(most, a->xc.ways - N_EXPERT_USED - c->filling);
 }
 
-/* A slow link brings few experts: only what is used more than what it would replace. */
+/* A slow link brings few experts: only what is used more than what it would replace, by more than chance has
+ * counts of so many uses differ.  (That halves what is copied, and hits stay as they are: bench/LOG.tsv.) */
 IG_FN int worth_a_fill(const struct chosen *c, int e, int way)
 {
-    if (c->split[N_EXPERT_USED + IG_SPLIT_WAIT]) return 1;
-    for (int x = 0; x < N_EXPERT; x++)
-        if (c->way[x] == way) return c->use[e] + 1.0f > c->use[x];
-    return 1; /* empty */
+    const float held = c->held[way], more = c->use[e] + 1.0f - held;
+    if (c->split[N_EXPERT_USED + IG_SPLIT_WAIT] || held < 0.0f) return 1;
+    return more > 0.0f && more * more > held;
 }
 
 /* An expert on its way that is the next to arrive is waited for, unless the link is slow. */
@@ -186,12 +192,14 @@ IG_FN void place(const struct ig_args *a, struct chosen *c)
             all++;
             before += c->use[other] > c->use[e] || (c->use[other] == c->use[e] && j < k);
         }
-        for (int j = 0; j < VICTIMS && can && c->split[0]; j++) empty += (c->victim[j] & EMPTY_WAY) != 0;
-        const int over = c->split[all] > empty ? c->split[all] : empty, link = can && before < over;
+        for (int j = 0; j < VICTIMS && can; j++) empty += c->victim[j] >= EMPTY_WAY; /* they come first */
+        const int least = c->split[0] ? empty : 0, over = c->split[all] > least ? c->split[all] : least;
+        const int link = can && before < over;
         c->fill[k] = link;
         wait_or_not(a, c, k);
         c->at[k] = link ? take_victim(c, before) : c->wait[k] ? -2 - way : way;
-        const int behind = can && !link && before - over < fills_left(a, c) ? take_victim(c, before) : -1;
+        const int left = fills_left(a, c, a->xc.alone || before < empty);
+        const int behind = can && !link && before - over < left ? take_victim(c, before) : -1;
         c->behind[k] = behind >= 0 && worth_a_fill(c, e, behind) ? behind : -1;
     }
     __syncthreads();
@@ -216,7 +224,8 @@ IG_FN struct spot spot_of(const struct ig_args *a, const struct chosen *c, int k
     return s;
 }
 
-/* Ids of the first `ranks`, with `weights` what weigh() needs, and places of a row's experts: the router's kernel has ended. */
+/* Ids of the first `ranks`, with `weights` what weigh() needs, and places of a row's experts: the router's
+ * kernel has ended. */
 IG_FN void choose_places(const struct ig_args *a, struct chosen *c, int threads, int ranks, int weights, int force)
 {
     route(a, &c->r, 0, threads, ranks, weights, force);

@@ -159,17 +159,11 @@ IG_FN float ig_load_float(const float *p) { return __ldcg(p); }
 IG_FN int ig_load_fresh(const int *p) { return __ldcg(p); }
 
 /* Mapped host memory.  What the CPU answered is read after *done has come to `step`; what it is
- * asked is written before *posted says `step`. */
+ * asked carries the step in each word, since a fence behind it takes 5 us on a busy link (bench/LOG.tsv). */
 IG_FN float ig_load_host(const float *p)
 {
     float v;
     asm volatile("ld.relaxed.sys.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
-    return v;
-}
-IG_FN int ig_load_host_int(const int *p)
-{
-    int v;
-    asm volatile("ld.relaxed.sys.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
     return v;
 }
 /* 16 bytes of it, once something it was written before has been seen. */
@@ -204,7 +198,13 @@ IG_FN void ig_await_host(const unsigned *done, unsigned step)
 }
 IG_FN void ig_post_host(unsigned *posted, unsigned step)
 {
-    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(posted), "r"(step) : "memory");
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(posted), "r"(step) : "memory");
+}
+/* A word and the step that it is of, at once. */
+IG_FN void ig_tell_host(uint64_t *to, int word, unsigned step)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"((uint64_t)step << 32 | (unsigned)word)
+                 : "memory");
 }
 /* Nanoseconds, of which the lower bits may stand still. */
 IG_FN unsigned ig_clock(void)
@@ -218,9 +218,6 @@ IG_FN void ig_await_clock(unsigned from, unsigned ns)
 {
     while (ig_clock() - from < ns) __nanosleep(500);
 }
-/* Before ig_post_host by another thread: this thread's writes are on their way. */
-IG_FN void ig_host_fence(void) { __threadfence_system(); }
-
 /* 16 bytes from memory into the block's shared memory, in the background. */
 IG_FN void ig_fetch16(void *dst, const void *src)
 {

@@ -118,7 +118,8 @@ IG_FN void by_softmax(struct routing *r)
     const float *of = ROUTE_NORM ? r->weight : r->score;
     float most = r->weight[0];
     /* With groups the largest of all may be outside. */
-    for (int i = 0; i < N_EXPERT && N_ROUTE_GROUP > 1 && !ROUTE_NORM; i++) most = r->score[i] > most ? r->score[i] : most;
+    for (int i = 0; i < N_EXPERT && N_ROUTE_GROUP > 1 && !ROUTE_NORM; i++)
+        most = r->score[i] > most ? r->score[i] : most;
     float sum = 0.0f;
     for (int i = lane & 15; i < n; i += 16) sum += ig_expf(of[i] - most);
     const float inv = 1.0f / tree_of_lanes(sum);

@@ -33,6 +33,23 @@ IG_FN void take_words(const struct ig_args *a, int t, int force)
 }
 _Static_assert(192 + N_EXPERT_USED + IG_SPLIT_MORE <= ROW_THREADS, "a thread a word");
 
+/* Recorded guesses, all reads under way at once. */
+IG_FN void take_recorded(const struct ig_args *a)
+{
+#if ROWS == 1 && N_WAY > 0
+    enum { ALL = 2 * N_LAYER * N_EXPERT_USED, BUNCH = LEAST(DIV_UP(ALL, ROW_THREADS), 8) };
+    for (int from = (int)threadIdx.x; from < ALL; from += BUNCH * ROW_THREADS) {
+        int32_t e[BUNCH];
+        UNROLL for (int u = 0; u < BUNCH; u++)
+            e[u] = from + u * ROW_THREADS < ALL ? a->xc.host_recorded[from + u * ROW_THREADS] : -1;
+        UNROLL for (int u = 0; u < BUNCH; u++)
+            if (from + u * ROW_THREADS < ALL) a->xc.recorded[from + u * ROW_THREADS] = e[u];
+    }
+#else
+    (void)a;
+#endif
+}
+
 /* Embeddings of the batch's tokens; the batch itself comes from the host's memory. */
 IG_KERNEL(ig_embed, ROW_THREADS, 2)
 {
@@ -64,6 +81,7 @@ IG_KERNEL(ig_embed, ROW_THREADS, 2)
         }
     }
 #endif
+    if (force > 1) take_recorded(&a);
     take_words(&a, t, force);
     for (int c = i; c < N_EMBD; c += ROW_THREADS)
         a.x[(size_t)t * N_EMBD + (size_t)c] = weight_at(p, fmt, id % PR, c) * EMBD_SCALE;

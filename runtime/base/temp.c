@@ -22,12 +22,14 @@ enum ig_err ig_temp_check(const char *out, struct ig_why *why)
     return ig_fail(why, IG_IO, "%s: want the name of a regular file, got something else", out);
 }
 
-/* Of a process that is no more (in another container it may be: the lock tells). */
+/* Of a process that is no more, or had this one's number before it (containers give the same
+ * numbers again, and at the same time: the lock tells). */
 static int is_left(const char *pid)
 {
     const size_t n = strlen(pid);
-    return n > 0 && n < 10 && strspn(pid, "0123456789") == n && kill((pid_t)atol(pid), 0) != 0 &&
-           errno == ESRCH;
+    if (n == 0 || n >= 10 || strspn(pid, "0123456789") != n) return 0;
+    const pid_t p = (pid_t)atol(pid);
+    return p == getpid() || (kill(p, 0) != 0 && errno == ESRCH);
 }
 
 /* Removes a file of that name, unless somebody holds its lock or the name is another file's by
@@ -38,8 +40,8 @@ static void remove_left(int folder, const char *name)
     const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &locked) == 0 && S_ISREG(locked.st_mode) &&
-        fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-        named.st_dev == locked.st_dev && named.st_ino == locked.st_ino)
+        fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_dev == locked.st_dev &&
+        named.st_ino == locked.st_ino)
         unlinkat(folder, name, 0);
     close(fd);
 }
@@ -69,7 +71,8 @@ static int create(const char *name, unsigned mode)
         const int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (fd < 0) return -1;
         /* Waits for a sweeper that was there first; where there are no locks, nobody sweeps. */
-        while (flock(fd, LOCK_EX) != 0 && errno == EINTR) {}
+        while (flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+        }
         if (fstat(fd, &st) == 0 && st.st_nlink > 0) return fd;
         close(fd);
     }
@@ -107,6 +110,10 @@ enum ig_err ig_temp_open(struct ig_temp *t, const char *out, unsigned mode, stru
     if (error == ENOENT && slash)
         ig_fail(why, IG_IO, "%s: cannot create: the folder %.*s does not exist", out,
                 (int)(slash - to), to);
+    else if (error == EEXIST)
+        ig_fail(why, IG_IO,
+                "%s: another program is writing it, into %s: try again when that has ended", out,
+                name);
     else
         ig_fail(why, IG_IO, "%s: cannot create: %s", out, strerror(error));
     free(name); /* not ours to remove */

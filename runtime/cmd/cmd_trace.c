@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -119,6 +120,14 @@ static enum ig_err csv(struct trace_run *run, const struct ig_opts *o, const int
     return err;
 }
 
+static void say_written(const struct ig_opts *o, const struct trace_run *run, size_t n)
+{
+    char more[64];
+    snprintf(more, sizeof more, "; %zu tokens in %d windows", n, run->turn);
+    if (o->out) ig_note_written(o->out, more);
+    if (o->hidden) ig_note_written(o->hidden, "");
+}
+
 static enum ig_err binary(struct trace_run *run, const struct ig_opts *o, const int32_t *ids,
                           size_t n, int batch, struct ig_why *why)
 {
@@ -167,6 +176,7 @@ enum ig_err ig_cmd_trace(const struct ig_opts *o, struct ig_why *why)
         struct trace_run run = { .e = s.e };
         const int batch = o->n_batch ? o->n_batch : IG_N_ROW;
         err = (bin ? binary : csv)(&run, o, ids, n, batch, why);
+        if (err == IG_OK) say_written(o, &run, n);
     }
     free(ids);
     free(text);

@@ -47,6 +47,13 @@ static const struct command {
 
 enum { N_COMMAND = sizeof commands / sizeof *commands };
 
+static const struct command *command_of(const char *word)
+{
+    for (int i = 0; i < N_COMMAND; i++)
+        if (strcmp(word, commands[i].name) == 0) return &commands[i];
+    return NULL;
+}
+
 static const char *command_name(int i, unsigned unused)
 {
     (void)unused;
@@ -84,38 +91,45 @@ static enum ig_err unknown(const char *self, const char *word, struct ig_why *wh
                    near ? "; the nearest is " : "", near ? near : "");
 }
 
+/* help; help COMMAND. */
+static enum ig_err help_of(const char *self, int argc, char **argv, struct ig_why *why)
+{
+    if (argc > 1) return ig_fail(why, IG_USAGE, "help: want one command, got %d", argc);
+    if (argc == 0) {
+        help(self);
+        return IG_OK;
+    }
+    const struct command *c = command_of(argv[0]);
+    if (!c) return unknown(self, argv[0], why);
+    command_help(self, c);
+    return IG_OK;
+}
+
 static const struct command *chosen; /* what a hint is about; NULL: no command yet */
 
 static enum ig_err dispatch(const char *self, int argc, char **argv, struct ig_why *why)
 {
     if (argc < 2) return ig_fail(why, IG_USAGE, "want a command, got none");
     const char *word = argv[1];
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
-        help(self);
-        return IG_OK;
-    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+        return help_of(self, argc - 2, argv + 2, why);
     if (strcmp(word, "--version") == 0) {
         ig_outf("ingot: model " IG_MODEL_ID ", machine " IG_HW_ID ", plan " IG_PLAN_HASH
                 ", layout %016" PRIx64 "\n",
                 (uint64_t)IG_LAYOUT_HASH);
         return IG_OK;
     }
-    for (int i = 0; i < N_COMMAND; i++) {
-        const struct command *c = &commands[i];
-        if (strcmp(word, c->name) != 0) continue;
-        chosen = c;
-        static struct ig_opts o;
-        enum ig_err err = ig_args_parse(&o, c->id, argc - 2, argv + 2, why);
-        if (err == IG_OK && o.help) {
-            command_help(self, c);
-            return IG_OK;
-        }
-        if (err == IG_OK && c->needs_isa)
-            err = ig_machine_check(IG_NEED_CPU, ig_cpu_features(), why);
-        if (err == IG_OK) err = c->run(&o, why);
-        return err ? ig_fail(why, err, "%s: %s", c->name, why->text) : IG_OK;
+    const struct command *c = chosen = command_of(word);
+    if (!c) return unknown(self, word, why);
+    static struct ig_opts o;
+    enum ig_err err = ig_args_parse(&o, c->id, argc - 2, argv + 2, why);
+    if (err == IG_OK && o.help) {
+        command_help(self, c);
+        return IG_OK;
     }
-    return unknown(self, word, why);
+    if (err == IG_OK && c->needs_isa) err = ig_machine_check(IG_NEED_CPU, ig_cpu_features(), why);
+    if (err == IG_OK) err = c->run(&o, why);
+    return err ? ig_fail(why, err, "%s: %s", c->name, why->text) : IG_OK;
 }
 
 /* A closed standard descriptor would be given to the next file that is opened,

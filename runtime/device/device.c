@@ -28,8 +28,8 @@ struct ig_device {
     pthread_t reacher;                /* registers the rest */
     int reach_thread, reaching, reach_stop;
     uint64_t free_before;
-    uint64_t slow;  /* bytes a second that copies are slowed to; 0: none */
-    double started; /* of the copy under way */
+    uint64_t slow; /* bytes a second that copies are slowed to; 0: none */
+    double idle;   /* when such a link has brought what was asked for */
     struct ig_device_calls calls;
     char name[MANY];
     int units;
@@ -281,19 +281,13 @@ double ig_device_link(struct ig_device *d)
     return best;
 }
 
-/* In the copies' stream, before and after one: it ends no sooner than a slow link would let it. */
-static void copy_starts(void *arg)
-{
-    struct ig_device *d = arg;
-    d->started = ig_seconds();
-}
+/* In the copies' stream, behind one: it ends no sooner than a slow link would let it, at so many us.  It
+ * sleeps through, since all processors may be at work. */
 static void copy_ends(void *arg)
 {
-    const double until = device.started + (double)(uintptr_t)arg / (double)device.slow;
+    const double until = 1e-6 * (double)(uintptr_t)arg;
     for (double left; (left = until - ig_seconds()) > 0.0;) {
-        const struct timespec t = { .tv_nsec = left > 1e-4
-                                                   ? (long)(1e9 * (left < 0.5 ? left - 5e-5 : 0.5))
-                                                   : 0 };
+        const struct timespec t = { .tv_nsec = (long)(1e9 * (left < 0.5 ? left : 0.5)) };
         nanosleep(&t, NULL);
     }
 }
@@ -305,7 +299,7 @@ void ig_device_slow(struct ig_device *d, uint64_t bw) { d->slow = bw; }
 static uint64_t copy(struct ig_device *d, void *dst, const void *host, uint64_t bytes)
 {
     uint64_t pieces = 0;
-    if (d->slow) must(cudaLaunchHostFunc(d->copies, copy_starts, d), "slowing copies");
+    const double now = ig_seconds();
     for (uint64_t at = 0, n; at < bytes; at += n) {
         const unsigned char *from = (const unsigned char *)host + at;
         n = piece_of(d, from, bytes - at);
@@ -313,8 +307,11 @@ static uint64_t copy(struct ig_device *d, void *dst, const void *host, uint64_t 
         must(cudaMemcpyAsync((unsigned char *)dst + at, from, n, cudaMemcpyHostToDevice, d->copies),
              "copying to it");
     }
-    if (d->slow)
-        must(cudaLaunchHostFunc(d->copies, copy_ends, (void *)(uintptr_t)bytes), "slowing copies");
+    if (d->slow) {
+        d->idle = (d->idle > now ? d->idle : now) + (double)bytes / (double)d->slow;
+        must(cudaLaunchHostFunc(d->copies, copy_ends, (void *)(uintptr_t)(1e6 * d->idle)),
+             "slowing copies");
+    }
     return pieces;
 }
 

@@ -163,6 +163,9 @@ static enum ig_err check_sections(const struct ig_wfile *f, uint64_t bytes, stru
     if (!ig_wfile_place(&want))
         return ig_fail(why, IG_BAD_FILE, "%s: sections: want sizes that add up below 2^64",
                        f->path);
+    if (h->tokenizer.bytes > IG_WTOKENIZER_MOST)
+        return ig_fail(why, IG_BAD_FILE, "%s: tokenizer.bytes: want at most %llu, got %llu",
+                       f->path, (ull)IG_WTOKENIZER_MOST, (ull)h->tokenizer.bytes);
     if (h->tokenizer.off != want.tokenizer.off)
         return bad(f, "tokenizer.off", want.tokenizer.off, h->tokenizer.off, why);
     if (h->blocks.off != want.blocks.off)
@@ -193,16 +196,40 @@ static enum ig_err check_padding(const struct ig_wfile *f, const char *what, uin
     return IG_OK;
 }
 
+static enum ig_err bad_block(const struct ig_wfile *f, uint32_t i, uint64_t most,
+                             struct ig_why *why)
+{
+    return ig_fail(why, IG_BAD_FILE, "%s: block %u: bytes: want 1 to %llu, got %llu", f->path, i,
+                   (ull)most, (ull)f->blocks[i].bytes);
+}
+
+/* The section lies inside the file, but a sparse file is as large as it says: memory is taken only
+ * as far as there are blocks. */
+static enum ig_err load_blocks(struct ig_wfile *f, struct ig_why *why)
+{
+    const struct ig_wheader *h = &f->h;
+    const size_t one = sizeof *f->blocks, step = 1 << 16;
+
+    for (size_t n = 0, more; n < h->n_block; n += more) {
+        more = h->n_block - n < step ? h->n_block - n : step;
+        struct ig_wblock *grown = realloc(f->blocks, (n + more) * one);
+        if (!grown) return ig_fail(why, IG_NO_MEM, "%s: no memory for its blocks", f->path);
+        f->blocks = grown;
+        const enum ig_err err = ig_file_read(f->fd, f->path, grown + n,
+                                             f->base + h->blocks.off + n * one, more * one, why);
+        if (err) return err;
+        for (size_t i = n; i < n + more; i++)
+            if (grown[i].bytes == 0) return bad_block(f, (uint32_t)i, h->data.bytes, why);
+    }
+    return IG_OK;
+}
+
 static enum ig_err read_blocks(struct ig_wfile *f, struct ig_why *why)
 {
     const struct ig_wheader *h = &f->h;
     uint64_t at = 0;
 
-    /* The section lies inside the file: no lie about memory is possible here. */
-    f->blocks = malloc((size_t)h->blocks.bytes + 1);
-    if (!f->blocks) return ig_fail(why, IG_NO_MEM, "%s: no memory for its blocks", f->path);
-    const enum ig_err err =
-        ig_file_read(f->fd, f->path, f->blocks, f->base + h->blocks.off, h->blocks.bytes, why);
+    const enum ig_err err = load_blocks(f, why);
     if (err) return err;
     const uint64_t hash = XXH3_64bits(f->blocks, (size_t)h->blocks.bytes);
     if (hash != h->blocks.hash) return bad_hash(f, "the block table", h->blocks.hash, hash, why);
@@ -211,9 +238,7 @@ static enum ig_err read_blocks(struct ig_wfile *f, struct ig_why *why)
         if (b->off != at)
             return ig_fail(why, IG_BAD_FILE, "%s: block %u: off: want %llu, got %llu", f->path, i,
                            (ull)at, (ull)b->off);
-        if (b->bytes == 0 || b->bytes > h->data.bytes - at)
-            return ig_fail(why, IG_BAD_FILE, "%s: block %u: bytes: want 1 to %llu, got %llu",
-                           f->path, i, (ull)(h->data.bytes - at), (ull)b->bytes);
+        if (b->bytes > h->data.bytes - at) return bad_block(f, i, h->data.bytes - at, why);
         at += b->bytes;
     }
     if (at != h->data.bytes) return bad(f, "bytes of all blocks", h->data.bytes, at, why);
@@ -344,10 +369,11 @@ enum ig_err ig_wfile_embedded(int *found, struct ig_why *why)
     if (!*found) {
         const uint64_t end = image_end(fd, exe);
         if (end && size > end)
-            err = ig_fail(why, IG_BAD_FILE,
-                          "%s: its embedded weights are cut short: want the trailer "
-                          IG_WTRAILER_MAGIC " at the end",
-                          program_invocation_name);
+            err = ig_fail(
+                why, IG_BAD_FILE,
+                "%s: its embedded weights are cut short: want the trailer " IG_WTRAILER_MAGIC
+                " at the end",
+                program_invocation_name);
     }
     close(fd);
     return err;

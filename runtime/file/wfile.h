@@ -33,7 +33,8 @@ struct ig_wheader {
 /* One checksummed piece of the data section: the resident part in pieces of at
  * most 1 MiB, then expert slabs, each in blocks of its own (older files: one block each).
  * Blocks are contiguous, in order. */
-enum { IG_WBLOCKS = 64 }; /* most of an expert's */
+#define IG_WTOKENIZER_MOST (UINT64_C(1) << 30) /* bytes: a sparse file may state any */
+enum { IG_WBLOCKS = 64 };                      /* most of an expert's */
 struct ig_wblock {
     uint64_t off, bytes; /* inside the data section */
     uint64_t hash;       /* XXH3-64 */

@@ -12,6 +12,17 @@ static const float *vector(const unsigned char *data, uint64_t off)
 {
     return off ? (const float *)(const void *)(data + off) : NULL;
 }
+#if IG_XC
+static void guess_router(const unsigned char *data, struct ig_dahead *h)
+{
+    if (h->layer < 0) return;
+    const struct ig_layer *l = &ig_layers[h->layer];
+    h->router = matrix(data, &l->router);
+    h->norm = vector(data, l->ffn_norm);
+    h->norm_bias = vector(data, l->ffn_norm_bias);
+    h->route_bias = vector(data, l->route_bias);
+}
+#endif
 
 static struct ig_rows rows_at(int32_t *p)
 {
@@ -125,13 +136,9 @@ void ig_step_layer(const struct ig_engine *e, int layer)
     a->expert_stride = l->expert_stride;
 #if IG_XC
     ig_cache_layer(e, &a->xc, layer);
-    struct ig_dahead *h = &a->xc.ahead;
     a->routers = a->routed ? ig_router_blocks(&l->router) : 0;
-    if (h->layer < 0) return;
-    h->router = matrix(data, &ig_layers[h->layer].router);
-    h->norm = vector(data, ig_layers[h->layer].ffn_norm);
-    h->norm_bias = vector(data, ig_layers[h->layer].ffn_norm_bias);
-    h->route_bias = vector(data, ig_layers[h->layer].route_bias);
+    guess_router(data, &a->xc.ahead);
+    guess_router(data, &a->xc.next);
 #endif
 }
 

@@ -28,8 +28,11 @@ _Static_assert((SEEN + 2 * IG_N_FILL * IG_N_LAYER) * 4 == IG_VRAM_COUNT_BYTES, "
 _Static_assert(IG_ASK_PAGES == IG_N_EXPERT_USED + IG_SPLIT_PAGES &&
                    IG_ASK_BEHIND == IG_N_EXPERT_USED + IG_SPLIT_BEHIND &&
                    IG_ASK_AHEAD == IG_N_EXPERT_USED + IG_SPLIT_AHEAD &&
+                   IG_ASK_RANKS == IG_N_EXPERT_USED + IG_SPLIT_RANKS &&
+                   IG_ASK_WARM == IG_N_EXPERT_USED + IG_SPLIT_WARM &&
                    IG_ASK_WAIT == IG_N_EXPERT_USED + IG_SPLIT_WAIT &&
                    IG_ASK_EACH == IG_N_EXPERT_USED + IG_SPLIT_EACH &&
+                   IG_ASK_FADE == IG_N_EXPERT_USED + IG_SPLIT_FADE &&
                    IG_ASK_WORDS == IG_N_EXPERT_USED + IG_SPLIT_MORE &&
                    (int)IG_GUESS_MOST == (int)IG_AHEAD_EACH,
                "both sides mean the same words");
@@ -74,13 +77,13 @@ static uint64_t largest(int first, int end)
     return most;
 }
 
-int ig_cache_ahead(const struct ig_engine *e, int layer)
+/* The layer with experts so many further on, if a guess of it comes from the same kernel. */
+static int further(const struct ig_engine *e, int layer, int by)
 {
-    if (!e->miss.cpu || e->miss.ahead == 0 || ig_layers[layer].ffn != IG_FFN_MOE ||
-        layer < IG_N_LAYER_ENC)
+    if (!e->miss.cpu || by == 0 || ig_layers[layer].ffn != IG_FFN_MOE || layer < IG_N_LAYER_ENC)
         return -1;
     for (int l = layer + 1, n = 0; l < IG_N_LAYER; l++)
-        if (ig_layers[l].ffn == IG_FFN_MOE && ++n == e->miss.ahead)
+        if (ig_layers[l].ffn == IG_FFN_MOE && ++n == by)
             return set_of(e, &ig_layers[l]) >= 0 &&
                            ig_layers[l].expert_stride == ig_layers[layer].expert_stride &&
                            ig_layers[l].router.fmt == ig_layers[layer].router.fmt
@@ -88,16 +91,25 @@ int ig_cache_ahead(const struct ig_engine *e, int layer)
                        : -1;
     return -1;
 }
+int ig_cache_ahead(const struct ig_engine *e, int layer)
+{
+    return further(e, layer, e->miss.ahead);
+}
+int ig_cache_next(const struct ig_engine *e, int layer)
+{
+    return further(e, layer, e->miss.ahead > 0);
+}
 
 void ig_cache_recorded(const struct ig_engine *e)
 {
     for (int l = IG_N_LAYER_ENC; l < IG_N_LAYER; l++) {
-        const int to = ig_cache_ahead(e, l);
-        if (to >= 0 && to - l <= FARTHEST)
-            memcpy(e->miss.ask->recorded[to],
-                   e->force_predicted +
-                       ((size_t)(to - l) * IG_N_LAYER + (size_t)to) * IG_N_EXPERT_USED,
-                   sizeof e->miss.ask->recorded[to]);
+        const int to[2] = { ig_cache_ahead(e, l), ig_cache_next(e, l) };
+        for (int i = 0; i < 2; i++)
+            if (to[i] >= 0 && to[i] - l <= FARTHEST)
+                memcpy(e->miss.ask->recorded[i][to[i]],
+                       e->force_predicted +
+                           ((size_t)(to[i] - l) * IG_N_LAYER + (size_t)to[i]) * IG_N_EXPERT_USED,
+                       sizeof e->miss.ask->recorded[i][to[i]]);
     }
 }
 
@@ -119,11 +131,17 @@ static uint32_t *counts_of(unsigned char *mem, int layer)
     return (uint32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + IG_N_DCOUNT * layer;
 }
 
-/* Who prefetches what; the router and norms are the caller's. */
-static void ahead_args(const struct ig_engine *e, struct ig_dahead *h, int layer)
+/* Behind the logits: what was recorded in their place. */
+static int32_t *recorded_of(unsigned char *mem)
+{
+    return (int32_t *)(void *)((float *)(void *)(mem + IG_VRAM_GUESS_OFF) + 2 * IG_RL_STRIDE);
+}
+
+/* Who guesses what: the i-th guess, of layer `to`; the router and norms are the caller's. */
+static void guess_args(const struct ig_engine *e, struct ig_dahead *h, int layer, int i, int to)
 {
     unsigned char *mem = ig_device_mem(e->device);
-    const int to = ig_cache_ahead(e, layer);
+    struct ig_ask *ask = e->miss.ask;
     *h = (struct ig_dahead){ .layer = to };
     if (to < 0) return;
     h->way = ways_of(mem, to);
@@ -132,10 +150,10 @@ static void ahead_args(const struct ig_engine *e, struct ig_dahead *h, int layer
     h->count = counts_of(mem, to);
     h->ways = e->miss.ways;
     h->before = ig_layers[to].expert_off - IG_RESIDENT_BYTES;
-    h->rl = (float *)(void *)(mem + IG_VRAM_GUESS_OFF);
-    h->recorded = e->miss.ask->recorded[to];
-    h->asked = e->miss.ask->guess[layer];
-    h->posted = &e->miss.ask->guessed[layer].step;
+    h->rl = (float *)(void *)(mem + IG_VRAM_GUESS_OFF) + i * IG_RL_STRIDE;
+    h->recorded = recorded_of(mem) + (i * IG_N_LAYER + to) * IG_N_EXPERT_USED;
+    h->asked = ask->guess[layer];
+    h->warm = ask->warm[layer];
 }
 
 void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)
@@ -152,7 +170,11 @@ void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer)
     c->victim = victims_of(mem, layer);
     c->seen = (int32_t *)(void *)(mem + IG_VRAM_COUNT_OFF) + SEEN + 2 * IG_N_FILL * layer;
     c->count = counts_of(mem, layer);
-    ahead_args(e, &c->ahead, layer);
+    c->alone = 1;
+    for (int i = IG_N_LAYER_ENC; i < layer; i++) c->alone &= ig_cache_ahead(e, i) != layer;
+    guess_args(e, &c->ahead, layer, 0, ig_cache_ahead(e, layer));
+    const int next = ig_cache_next(e, layer);
+    guess_args(e, &c->next, layer, next != c->ahead.layer, next);
     c->set = set < 0 ? 0 : (uint64_t)set * (uint64_t)e->miss.ways * IG_XC_SLOT_BYTES;
     c->host = ig_data(e, l->expert_off);
     c->before = set < 0 ? UINT64_C(1) << 62 : from;
@@ -177,6 +199,8 @@ static void fill_args(const struct ig_engine *e, struct ig_dcache *c)
         .begun = (int32_t *)count + BEGUN,
         .slots = mem + IG_VRAM_SLOTS_OFF,
         .slot_bytes = IG_XC_SLOT_BYTES,
+        .recorded = recorded_of(mem),
+        .host_recorded = e->miss.ask->recorded[0][0],
         .host_split = e->miss.ask->split,
         .answer = e->miss.ask->answer,
     };
@@ -310,7 +334,7 @@ struct ig_expert_stats ig_step_stats(struct ig_engine *e, int layer)
     return s;
 }
 
-enum { AHEAD = 1 }; /* layers with experts that prefetch looks ahead, if not said otherwise */
+enum { AHEAD = 2 }; /* layers with experts that prefetch looks ahead, if not said otherwise */
 #define PINNED_FIRST (UINT64_C(1) << 30)
 static void (*progress)(const char *what, uint64_t done, uint64_t total); /* NULL: said all */
 
@@ -344,13 +368,15 @@ void ig_cache_reach(struct ig_engine *e, const struct ig_open *o, struct ig_dcac
     /* Its threads start prefetches, too. */
     m->cpu = IG_XC_STATIC || m->share != 100 || o->ahead > 1 || m->reach < experts ||
              m->sets < routed_before(IG_N_LAYER);
-    ig_miss_team(e, m->cpu && !IG_XC_STATIC && m->ways > IG_N_EXPERT_USED &&
-                        (m->ahead || m->behind == 1 || (m->behind < 0 && m->share < 0)));
+    ig_miss_team(e);
     ig_device_slow(e->device, o->link_bw);
     m->link_bw = o->link_bw;
     if (o->link_bw)
         ig_downgrade_add(e, "link: simulated, at most %.1f GB/s", 1e-9 * (double)o->link_bw);
     ig_rate_measure(e);
+    m->slow = ig_miss_slow(m);
+    if (m->slow && !o->ahead) m->ahead = 0;
+    ig_miss_team(e); /* as the rates have it */
     ig_miss_plan(m);
     ig_prefill_open(e);
     ig_hot_fill(e);

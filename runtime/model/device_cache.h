@@ -28,8 +28,10 @@ void ig_cache_pinned(struct ig_engine *e, int quiet);
 void ig_cache_fill(struct ig_engine *e, int layer, int expert, int way, int ahead);
 /* What was recorded of predictions takes the routers' place. */
 void ig_cache_recorded(const struct ig_engine *e);
-/* The layer whose experts are guessed in `layer`, -1: none. */
+/* The layer whose experts are guessed in `layer`, to be prefetched, to come into the CPU's caches;
+ * -1: none. */
 int ig_cache_ahead(const struct ig_engine *e, int layer);
+int ig_cache_next(const struct ig_engine *e, int layer);
 /* What differs by layer. */
 void ig_cache_layer(const struct ig_engine *e, struct ig_dcache *c, int layer);
 
@@ -43,9 +45,9 @@ const unsigned char *ig_stream_layer(struct ig_engine *e, int layer);
 void ig_stream_next(struct ig_engine *e, int layer);
 void ig_stream_end(struct ig_engine *e);
 
-/* Policy static: what the slots keep comes into them; other things have passed through them; so it
- * comes back before a row goes by itself. */
-#if IG_XC_STATIC
+/* With a table of uses: the most used experts come into the slots at start.  Policy static: other
+ * things have passed through them; so they come back before a row goes by itself. */
+#ifdef IG_POLICY_HOT
 void ig_hot_fill(struct ig_engine *e);
 void ig_hot_gone(void);
 void ig_hot_back(struct ig_engine *e);

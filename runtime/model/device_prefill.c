@@ -45,10 +45,14 @@ void ig_prefill_layer(struct ig_engine *e, int layer)
     const size_t n = (size_t)e->batch->n,
                  x = (size_t)((const unsigned char *)a->x - ig_device_mem(e->device));
     struct ig_why why;
+    int streamed = 0;
+    for (int i = 0; i < routed(); i++) streamed |= !ig_prefill.by_cpu[i];
     ig_range_begin("experts by the CPU", layer);
     ig_device_get(e->device, e->x, a->x, n * IG_N_EMBD * sizeof *e->x);
     ig_device_wait(e->device);
+    const double from = ig_seconds();
     on_cpu(e, layer);
+    ig_pick_saw(&ig_prefill.cost, e->batch->n, streamed, ig_seconds() - from);
     enum ig_err err = ig_device_put(e->device, x, e->x, n * IG_N_EMBD * sizeof *e->x, &why);
     if (err == IG_OK && e->tap.routed) /* what ig_step_show reads */
         err = ig_device_put(e->device, IG_VRAM_TOPK_OFF, IG_BUF(e, TOPK, void), IG_VRAM_TOPK_BYTES,
@@ -145,8 +149,10 @@ void ig_prefill_open(struct ig_engine *e)
     const int k = IG_N_EXPERT_USED, link = first_link(m);
     *p = (struct ig_pick){ .n_expert = IG_N_EXPERT, .n_used = IG_N_EXPERT_USED };
     if (ig_stream_fits(e)) p->link = m->link.start + m->link.each[0] * IG_N_EXPERT;
+    if (m->link.each[0] > 0.0) p->link_beside = m->link.each[1] / m->link.each[0];
+    if (m->by_cpu.each[0] > 0.0) p->cpu_beside = m->by_cpu.each[1] / m->by_cpu.each[0];
     p->start = m->by_cpu.start;
-    p->each = m->by_cpu.each[m->link.each[0] > 0.0];
+    p->each = m->by_cpu.each[0];
     if (p->each > 0.0) time_batches(e, p);
     /* The first prompt finds no expert there. */
     ig_prefill.step_s = routed() * ig_split_seconds(&m->link, &m->by_cpu, link, k - link);

@@ -85,6 +85,8 @@ const char *ig_miss_ahead_says(const struct ig_miss *m)
 {
     static char text[256];
     const struct ig_trial *t = &m->trial;
+    if (!m->ahead && m->slow && m->behind < 0)
+        return "off, because the link is slow: what it brings comes after its layer";
     if (!m->ahead)
         return m->cpu
                    ? "off, because nothing was asked of it (--ahead) or a set has no way to spare"

@@ -4,7 +4,7 @@
  * beside the work start here, too: the device says what and whereto.
  */
 #include "state.h"
-#include "device.h"
+#include "miss_int.h"
 #include "device_cache.h"
 #include "machine.h"
 #include "range.h"
@@ -15,64 +15,7 @@
 
 #if IG_XC
 
-/* Start what layers before `end` want prefetched, as far as they have said it; must 1: they have,
- * if they want anything.  The last one said so after all before it. */
-static void look(struct ig_engine *e, int end, int must)
-{
-    struct ig_miss *m = &e->miss;
-    int said = m->ask->split[IG_ASK_AHEAD] ? end : m->looked;
-    while (said > m->looked &&
-           __atomic_load_n(&m->ask->guessed[said - 1].step, __ATOMIC_ACQUIRE) != m->step)
-        said--;
-    for (int l = m->looked; l < said; l++) {
-        const int32_t *guess = m->ask->guess[l];
-        if (__atomic_load_n(&m->ask->guessed[l].step, __ATOMIC_ACQUIRE) != m->step) continue;
-        for (int i = 0; i < guess[0]; i++)
-            ig_cache_fill(e, ig_cache_ahead(e, l), guess[1 + i], guess[1 + IG_GUESS_MOST + i], 1);
-    }
-    if (said > m->looked) m->looked = said;
-    if (must && end > m->looked) m->looked = end;
-}
-void ig_miss_look(struct ig_engine *e) { look(e, IG_N_LAYER, 1); }
-
-enum { COPIER_LEAST = 8 }; /* threads: with fewer, thread 0 starts copies between answers */
-
-void ig_miss_team(struct ig_engine *e, int fills)
-{
-    struct ig_miss *m = &e->miss;
-    m->copier = fills && e->team.n >= COPIER_LEAST;
-    ig_team_set(&m->team, e->team.n - m->copier, NULL);
-}
-
-/* The thread that starts copies. */
-static int starter(const struct ig_miss *m) { return m->copier ? m->team.n : 0; }
-
-/* Until the device has asked for this layer or a later one.  A device that has failed would leave
- * us waiting; thread 0, which starts it, sees to that. */
-static void await_question(const struct ig_worker *w, int layer)
-{
-    struct ig_engine *e = w->e;
-    const uint32_t *posted = &e->miss.ask->posted.step;
-    const uint32_t want = e->miss.step * IG_N_LAYER + (uint32_t)layer + 1;
-    for (uint32_t spins = 1; (int32_t)(__atomic_load_n(posted, __ATOMIC_ACQUIRE) - want) < 0;
-         spins++) {
-        ig_pause();
-        /* Layers that lack nothing do not ask, but the next may wait for what they want. */
-        if (w->tid == starter(&e->miss)) look(e, IG_N_LAYER, 0);
-        if (w->tid == 0 && spins % (1u << 20) == 0 && !ig_device_busy(e->device) &&
-            (int32_t)(__atomic_load_n(posted, __ATOMIC_ACQUIRE) - want) < 0)
-            ig_die("device: it ended a step without asking for layer %d", layer);
-    }
-    if (w->tid == starter(&e->miss)) look(e, layer, 1);
-}
-
-struct asked {
-    const struct ig_layer *l;
-    int layer, n;
-    const int32_t *rank, *expert, *way;
-};
-
-static const unsigned char *expert_at(const struct ig_engine *e, const struct asked *q, int i)
+static const unsigned char *expert_at(const struct ig_engine *e, const struct ig_asked *q, int i)
 {
     return ig_data(e, q->l->expert_off + (uint64_t)q->expert[i] * q->l->expert_stride);
 }
@@ -84,13 +27,12 @@ static void bias(float *y, const unsigned char *slab, const struct ig_mat *m, in
                     IG_PANEL_ROWS);
 }
 
-/* Gate and up of the asked experts, and how many of a hidden block's four panels are there. */
-enum { BLOCKS = IG_FF_PAD / IG_QBLOCK, OF_BLOCK = 4 };
+/* Gate and up of the asked experts, and how many of a hidden block's panels are there. */
 static _Alignas(64) float half[IG_N_EXPERT_USED][2][IG_FF_PAD];
-static atomic_int there[IG_N_EXPERT_USED][BLOCKS];
+static atomic_int there[IG_N_EXPERT_USED][IG_MISS_BLOCKS];
 
 /* 32 hidden values of the i-th expert: act(gate) * up, as down reads them. */
-static void hidden(struct ig_worker *w, const struct asked *q, int i, int block)
+static void hidden(struct ig_worker *w, const struct ig_asked *q, int i, int block)
 {
     struct ig_engine *e = w->e;
     const int panels = ((int)q->l->gate.rows + 15) / 16, slot = q->rank[i];
@@ -98,8 +40,9 @@ static void hidden(struct ig_worker *w, const struct asked *q, int i, int block)
     for (int p = 2 * block; p < 2 * block + 2 && p < panels; p++)
         ig_activate(h + 16 * (p % 2), half[i][0] + 16 * p, half[i][1] + 16 * p);
     if (ig_is_block(q->l->down.fmt))
-        ig_kern.quantize(IG_BUF(e, HQ, struct ig_xq) + (size_t)slot * BLOCKS + (size_t)block, h,
-                         IG_QBLOCK);
+        ig_kern.quantize(IG_BUF(e, HQ, struct ig_xq) + (size_t)slot * IG_MISS_BLOCKS +
+                             (size_t)block,
+                         h, IG_QBLOCK);
     else
         memcpy(IG_BUF(e, H, float) + (size_t)slot * IG_FF_PAD + (size_t)block * IG_QBLOCK, h,
                sizeof h);
@@ -107,27 +50,25 @@ static void hidden(struct ig_worker *w, const struct asked *q, int i, int block)
 
 /* A panel of gate (part 0, 2) or up (1, 3) of the i-th expert's block; who makes the last of four
  * goes on to the hidden values. */
-static void half_block(struct ig_worker *w, const struct asked *q, int i, int block, int part)
+static void half_block(struct ig_worker *w, const struct ig_asked *q, int i, int block, int part)
 {
-    const struct ig_ask *ask = w->e->miss.ask;
     const struct ig_mat *m = part % 2 ? &q->l->up : &q->l->gate;
     const unsigned char *slab = expert_at(w->e, q, i);
     const int p = 2 * block + part / 2;
     if (p < ((int)m->rows + 15) / 16) {
-        const void *x =
-            ig_is_block(m->fmt) ? (const void *)ask->xq[q->layer] : (const void *)ask->xn[q->layer];
+        const void *x = ig_is_block(m->fmt) ? (const void *)w->xnq : (const void *)w->xn;
         ig_kern.panel[m->fmt](w->ya, slab + m->off + (uint64_t)p * m->stride, &x, IG_N_EMBD, 1);
         bias(w->ya[0], slab, m, p);
         memcpy(half[i][part % 2] + 16 * p, w->ya[0], sizeof w->ya[0]);
     }
-    if (atomic_fetch_add_explicit(&there[i][block], 1, memory_order_acq_rel) != OF_BLOCK - 1)
+    if (atomic_fetch_add_explicit(&there[i][block], 1, memory_order_acq_rel) != IG_MISS_PARTS - 1)
         return;
     atomic_store_explicit(&there[i][block], 0, memory_order_relaxed);
     hidden(w, q, i, block);
 }
 
 /* 16 rows of the i-th expert's output, to where the device reads it. */
-static void down(struct ig_worker *w, const struct asked *q, int i, int p)
+static void down(struct ig_worker *w, const struct ig_asked *q, int i, int p)
 {
     struct ig_engine *e = w->e;
     const struct ig_mat *m = &q->l->down;
@@ -144,23 +85,24 @@ static void down(struct ig_worker *w, const struct asked *q, int i, int p)
            sizeof(float) * (size_t)rows);
 }
 
-/* All threads; shares are panels, so that they are even whatever the numbers. */
-static void answer(struct ig_worker *w, const struct asked *q)
+/* All threads.  Items are panels, of all experts in turn, so that a thread's part of an expert does
+ * not depend on how many there are (warm_expert); who is through helps the others. */
+static void answer(struct ig_worker *w, const struct ig_asked *q)
 {
     struct ig_team *team = &w->e->miss.team;
-    const int panels = (IG_N_EMBD + 15) / 16;
+    const int n = q->n, panels = (IG_N_EMBD + 15) / 16;
     int lo, hi;
-    ig_team_share(team, w->tid, q->n * BLOCKS * OF_BLOCK, &lo, &hi);
-    for (int i = lo; i < hi; i++)
-        half_block(w, q, i / OF_BLOCK / BLOCKS, i / OF_BLOCK % BLOCKS, i % OF_BLOCK);
+    while (ig_team_take(team, w->tid, n * IG_MISS_BLOCKS * IG_MISS_PARTS, &lo, &hi))
+        for (int i = lo; i < hi; i++)
+            half_block(w, q, i % n, i / n / IG_MISS_PARTS, i / n % IG_MISS_PARTS);
     ig_team_wait(team);
-    ig_team_share(team, w->tid, q->n * panels, &lo, &hi);
-    for (int i = lo; i < hi; i++) down(w, q, i / panels, i % panels);
+    while (ig_team_take(team, w->tid, n * panels, &lo, &hi))
+        for (int i = lo; i < hi; i++) down(w, q, i % n, i / n);
     ig_team_wait(team);
 }
 
 /* The device has its answer: what was asked may be copied. */
-static void fill_behind(struct ig_engine *e, const struct asked *q)
+static void fill_behind(struct ig_engine *e, const struct ig_asked *q)
 {
     for (int i = 0; i < q->n; i++)
         if (q->way[i] >= 0) ig_cache_fill(e, q->layer, q->expert[i], q->way[i], 0);
@@ -170,20 +112,12 @@ void ig_miss_answer(struct ig_worker *w, int layer)
 {
     struct ig_miss *m = &w->e->miss;
     if (ig_layers[layer].ffn != IG_FFN_MOE) return;
-    await_question(w, layer);
-    const int32_t *asked = m->ask->asked[layer];
-    if ((uint32_t)asked[0] != m->step) return; /* nothing was missing */
-    const struct asked q = { &ig_layers[layer],
-                             layer,
-                             asked[1],
-                             asked + 2,
-                             asked + 2 + IG_N_EXPERT_USED,
-                             asked + 2 + 2 * IG_N_EXPERT_USED };
-    if (q.n == 0) return;
+    struct ig_asked q;
+    if (!ig_miss_hear(w, layer, &q)) return;
     if (w->tid == m->team.n) { /* the copier */
         while (__atomic_load_n(&m->ask->done[layer].step, __ATOMIC_ACQUIRE) != m->step) {
             ig_pause();
-            look(w->e, IG_N_LAYER, 0);
+            ig_miss_look(w->e);
         }
         fill_behind(w->e, &q);
         return;
@@ -224,14 +158,14 @@ double ig_miss_rehearse(struct ig_engine *e, uint32_t from, int n, int of)
 #pragma omp parallel num_threads(e->miss.team.n)
     {
         struct ig_worker w = ig_worker(e, omp_get_thread_num());
-        int32_t rank[IG_N_EXPERT_USED], expert[IG_N_EXPERT_USED];
+        int32_t expert;
         for (int i = -1; i < n; i++) { /* a first one that is not measured */
-            const int layer = ig_miss_pick(from + (uint32_t)(i + 1), all_experts(), expert);
+            const int layer = ig_miss_pick(from + (uint32_t)(i + 1), all_experts(), &expert);
+            struct ig_asked q = { .l = &ig_layers[layer], .layer = layer, .n = of };
             for (int k = 0; k < of; k++) {
-                rank[k] = k;
-                expert[k] = (expert[0] + k) % (int32_t)ig_layers[layer].n_expert;
+                q.rank[k] = k;
+                q.expert[k] = (expert + k) % (int32_t)ig_layers[layer].n_expert;
             }
-            const struct asked q = { &ig_layers[layer], layer, of, rank, expert, NULL };
             if (i == 0 && w.tid == 0) began = ig_seconds();
             answer(&w, &q);
         }

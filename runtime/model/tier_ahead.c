@@ -16,7 +16,7 @@
 /* Without prefetch, unless a step with it takes at most 0.98 of one without; until a trial has
  * ended, with it.  The first trial waits: it shall not judge an empty cache. */
 static const struct ig_trial_rule rule = {
-    .warm = 8, .block = 8, .skip = 2, .rounds = 4, .every = 2048, .gain = 0.98
+    .warm = 8, .block = 8, .skip = 2, .rounds = 4, .every = 2048, .gain = 0.98, .behind = 2.0
 };
 
 static const struct ig_pshape shape = { IG_N_LAYER, IG_N_EXPERT, IG_N_EXPERT_USED, IG_N_EMBD };

@@ -107,7 +107,8 @@ static void test_links(void **state)
     assert_int_equal(files_in_folder(), 3); /* nothing partial beside the links */
 }
 
-/* What a killed writer leaves goes when the name is written again; what a living one writes stays. */
+/* What a killed writer leaves goes when the name is written again; what a living one writes stays.
+ */
 static void test_partial(void **state)
 {
     const char *out = in_folder("out"), *dead = in_folder("out.partial-99999998"),
@@ -127,6 +128,34 @@ static void test_partial(void **state)
     holds(alive, "half"), holds(other, "not ours"), holds(out, "whole");
     holds(running, "of a process that is there");
     close(fd);
+}
+
+/* In a container a number comes back: what its former bearer left is removed, what another
+ * container's writes is not. */
+static void test_partial_of_our_number(void **state)
+{
+    char name[40], want[700];
+    struct ig_temp t;
+    struct ig_why why;
+    (void)state;
+    snprintf(name, sizeof name, "same.partial-%ld", (long)getpid());
+    const char *out = in_folder("same"), *ours = in_folder(name);
+
+    put_text_at(ours, "half");
+    put_text_at(out, "whole");
+    assert_int_equal(access(ours, F_OK), -1);
+
+    put_text_at(ours, "half");
+    const int fd = open(ours, O_RDONLY);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_int_equal(ig_temp_open(&t, out, 0666, &why), IG_IO);
+    snprintf(want, sizeof want,
+             "%s: another program is writing it, into %s: try again when that has ended", out,
+             ours);
+    want_text(why.text, want);
+    holds(ours, "half"), holds(out, "whole");
+    close(fd);
+    unlink(ours);
 }
 
 static void test_bad_links(void **state)
@@ -174,11 +203,9 @@ static void test_exit_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_escape),
-        cmocka_unit_test(test_links),
-        cmocka_unit_test(test_partial),
-        cmocka_unit_test(test_bad_links),
-        cmocka_unit_test(test_exit_leaves_nothing),
+        cmocka_unit_test(test_escape),    cmocka_unit_test(test_links),
+        cmocka_unit_test(test_partial),   cmocka_unit_test(test_partial_of_our_number),
+        cmocka_unit_test(test_bad_links), cmocka_unit_test(test_exit_leaves_nothing),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);

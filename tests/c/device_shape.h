@@ -63,7 +63,6 @@
 #define ROUTE_SCALE        1.0f
 #define ROUTER_JITTER      0.0f
 #define LATENT_EPS         1e-6f
-#define CACHE_FADE         1.0f
 #define ATTN_SCALE         0.1767767f
 
 #endif

@@ -121,7 +121,7 @@ static void copied_behind_is_the_soonest(void **state)
     }
 }
 
-static const struct ig_trial_rule rule = { 32, 16, 8, 4, 1024, 0.98 };
+static const struct ig_trial_rule rule = { 32, 16, 8, 4, 1024, 0.98, 1.2 };
 
 /* A machine: 48 layers' misses by the split of the way under trial.  `hidden` is what calibration
  * did not see of asking the processor. */
@@ -214,13 +214,80 @@ static void trial_order(void **state)
             assert_int_equal(t.now, 0);
         else
             n[t.now]++;
-        ig_trial_step(&t, &rule, t.now ? 0.5 : 1.0);
+        ig_trial_step(&t, &rule, t.now ? 0.9 : 1.0);
     }
     assert_int_equal(n[0], 64);
     assert_int_equal(n[1], 64);
-    for (uint32_t i = 128; i < rule.every; i++, ig_trial_step(&t, &rule, 0.5))
+    for (uint32_t i = 0; i < rule.every; i++, ig_trial_step(&t, &rule, 0.9))
         assert_int_equal(t.now, 1);
     assert_int_equal(t.now, 0); /* the next trial's first block */
+}
+
+/* A thread that was taken away from its core makes one step long, which says nothing of the way. */
+static double took_late(int way, uint32_t i)
+{
+    return i == 32 + 3 * 16 + 12 ? 50.0 : way ? 1.05 : 1.0;
+}
+static double took_late_on(int way, uint32_t i)
+{
+    return i == 32 + 16 + 12 ? 50.0 : way ? 0.95 : 1.0;
+}
+static void one_late_step_decides_nothing(void **state)
+{
+    (void)state;
+    struct ig_trial t;
+    ig_trial_init(&t, &rule, 2);
+    assert_int_equal(run(&t, took_late, 400), 0);
+    assert_true(t.mean[0] < 1.001 && t.mean[1] > 1.049);
+    ig_trial_init(&t, &rule, 2);
+    assert_int_equal(run(&t, took_late_on, 400), 1);
+    assert_true(t.mean[1] < 0.951);
+}
+
+/* What is far behind has two blocks; the others have all of theirs, in the same order. */
+static void far_behind_is_left_out(void **state)
+{
+    (void)state;
+    static const double took[3] = { 1.0, 1.5, 0.97 };
+    static const int order[] = { 0, 1, 2, 2, 1, 0, 0, 2, 2, 0 };
+    struct ig_trial t;
+    ig_trial_init(&t, &rule, 3);
+    for (uint32_t i = 0; i < rule.warm + 10 * rule.block; i++) {
+        if (i >= rule.warm) assert_int_equal(t.now, order[(i - rule.warm) / rule.block]);
+        ig_trial_step(&t, &rule, took[t.now]);
+    }
+    assert_int_equal(t.trials, 1);
+    assert_int_equal(t.best, 2);
+    assert_true(t.mean[1] > 1.49);
+    /* The next trial tries it again. */
+    for (uint32_t i = 0; i < rule.every + rule.block; i++) ig_trial_step(&t, &rule, took[t.now]);
+    assert_int_equal(t.now, 1);
+}
+
+/* A text whose steps are not alike: what chance makes of a few rounds is no reason to leave way 0,
+ * what all rounds say is. */
+static double gains;
+static double took_text(int way, uint32_t i)
+{
+    (void)i;
+    return (1.0 + 0.6 * (chance() - 0.5)) * (way ? gains : 1.0);
+}
+static void chance_is_no_reason(void **state)
+{
+    (void)state;
+    static const struct ig_trial_rule eight = { 32, 16, 4, 8, 1024, 0.98, 1.3 };
+    int left[2] = { 0, 0 };
+    for (int i = 0; i < 400; i++)
+        for (int k = 0; k < 2; k++) {
+            struct ig_trial t;
+            gains = k ? 0.85 : 1.0;
+            ig_trial_init(&t, &eight, 2);
+            for (uint32_t s = 0; s < 400; s++) ig_trial_step(&t, &eight, took_text(t.now, s));
+            assert_int_equal(t.trials, 1);
+            left[k] += t.best;
+        }
+    assert_in_range(left[0], 0, 80);
+    assert_in_range(left[1], 380, 400);
 }
 
 int main(void)
@@ -233,6 +300,9 @@ int main(void)
         cmocka_unit_test(trial_corrects_calibration),
         cmocka_unit_test(trial_keeps_way_0),
         cmocka_unit_test(trial_order),
+        cmocka_unit_test(one_late_step_decides_nothing),
+        cmocka_unit_test(far_behind_is_left_out),
+        cmocka_unit_test(chance_is_no_reason),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("split", tests, NULL, NULL);

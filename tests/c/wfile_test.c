@@ -144,6 +144,8 @@ static const struct {
     { AT(tokenizer.off), 8, 0, ": tokenizer.off: want 4096, got 0" },
     { AT(tokenizer.bytes), 8, UINT64_MAX, ": sections: want sizes that add up below 2^64" },
     { AT(tokenizer.bytes), 8, UINT64_MAX - 8191, ": sections: want sizes that add up below 2^64" },
+    { AT(tokenizer.bytes), 8, (UINT64_C(1) << 30) + 1,
+      ": tokenizer.bytes: want at most 1073741824, got 1073741825" },
     { AT(tokenizer.bytes), 8, 5000, ": blocks.off: want 12288, got 8192" },
     { AT(blocks.off), 8, 4096, ": blocks.off: want 8192, got 4096" },
     { AT(blocks.bytes), 8, 24, ": blocks.bytes: want 48, got 24" },
@@ -186,6 +188,30 @@ static void want_lie(struct bytes *b, const char *text)
     snprintf(want, sizeof want, "%s%s", path, text);
     want_text(why.text, want);
     free(b->p);
+}
+
+/* A sparse file whose table says that it has 2^28 blocks: nothing is taken for them. */
+static void test_a_table_of_nothing(void **state)
+{
+    (void)state;
+    write_to(in_folder("w.ingot"), 0);
+    struct bytes b = slurp(in_folder("w.ingot"));
+    struct ig_wheader *h = (struct ig_wheader *)(void *)b.p;
+    char want[1024];
+
+    h->n_block = 1u << 28;
+    h->blocks.bytes = h->n_block * (uint64_t)sizeof(struct ig_wblock);
+    assert_true(ig_wfile_place(h));
+    h->header_hash = XXH3_64bits(h, offsetof(struct ig_wheader, header_hash));
+    const uint64_t bytes = h->file_bytes;
+    b.n = sizeof *h;
+    const char *path = save("sparse.ingot", &b);
+    assert_int_equal(truncate(path, (off_t)bytes), 0);
+    assert_int_equal(load_all(path), IG_BAD_FILE);
+    snprintf(want, sizeof want, "%s: block 0: bytes: want 1 to 10000, got 0", path);
+    want_text(why.text, want);
+    unlink(path);
+    free(b.p);
 }
 
 static void test_lies(void **state)
@@ -365,15 +391,11 @@ int main(int argc, char **argv)
 {
     int found;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_flipped),
-        cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_damage_is_named),
-        cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_bad_output),
-        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_round_trip),         cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_truncated),          cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_a_table_of_nothing), cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_damage_is_named),    cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_bad_output),         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_embedded),
     };
     if (argc > 1 && strcmp(argv[1], "--embedded") == 0)

@@ -64,7 +64,7 @@ struct ig_device {
     uint64_t put, run; /* launches so far; those that have ended */
     int closing;
     struct ig_device_calls calls;
-    uint64_t chunk, reached, reach_want;
+    uint64_t chunk, reached, reach_want, slow;
     struct node queue[MOST_NODE];
     struct fetch fetch[MOST_FETCH];
     uint64_t asked, fetched; /* fetches so far; those that have ended */
@@ -304,8 +304,11 @@ void ig_device_copy(struct ig_device *d, void *dst, const void *host, uint64_t b
     ig_device_wait(d);
     fetches_end(d);
     memcpy(dst, host, bytes);
+    const double s = d->slow ? (double)bytes / (double)d->slow : 0.0;
+    const struct timespec t = { (time_t)s, (long)(1e9 * (s - (double)(time_t)s)) };
+    if (d->slow) nanosleep(&t, NULL);
 }
-void ig_device_slow(struct ig_device *d, uint64_t bw) { (void)d, (void)bw; }
+void ig_device_slow(struct ig_device *d, uint64_t bw) { d->slow = bw; }
 void ig_device_filled(struct ig_device *d, int slot) { (void)d, (void)slot; }
 void ig_device_free(struct ig_device *d, int slot) { (void)d, (void)slot; }
 void ig_device_record(struct ig_device *d) { d->recording = 1; }

@@ -93,7 +93,6 @@ IG_FN unsigned ig_read2(const void *p) { return ig_load2(p); }
 IG_FN float ig_load_float(const float *p) { return *p; }
 IG_FN int ig_load_fresh(const int *p) { return *p; }
 IG_FN float ig_load_host(const float *p) { return *(const volatile float *)p; }
-IG_FN int ig_load_host_int(const int *p) { return *(const volatile int *)p; }
 IG_FN ig_u4 ig_load16_host(const void *p) { return ig_load16(p); }
 IG_FN int ig_load_arrived(const int *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 IG_FN void ig_await_arrived(const int *p, int number)
@@ -104,8 +103,11 @@ IG_FN void ig_await_host(const unsigned *done, unsigned step)
 {
     while (__atomic_load_n(done, __ATOMIC_ACQUIRE) != step) sched_yield();
 }
-IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELEASE); }
-IG_FN void ig_host_fence(void) {}
+IG_FN void ig_post_host(unsigned *posted, unsigned step) { __atomic_store_n(posted, step, __ATOMIC_RELAXED); }
+IG_FN void ig_tell_host(uint64_t *to, int word, unsigned step)
+{
+    __atomic_store_n(to, (uint64_t)step << 32 | (unsigned)word, __ATOMIC_RELAXED);
+}
 IG_FN unsigned ig_clock(void)
 {
     struct timespec t;

@@ -185,7 +185,8 @@ function TestInfo:testInfo()
   assert_code(0, code, err)
   lu.assertStrContains(out, "run: not loaded")
   out = ingot("info %m")
-  lu.assertStrMatches(out, "weights:\n  file: .-\n  matches: yes\n.*\nrun:\n  on: CPU\n  link: none\n  pinned: none\n  misses: none\n  batches: none\n  downgrades:.*"
+  lu.assertStrMatches(out, "weights:\n  file: .-\n  matches: yes\n.*\nrun:\n  on: CPU\n  link: none\n  pinned: none\n"
+    .. "  misses: none\n  batches: none\n  downgrades:.*"
     .. "\nbuild:\n.*  weights: 18%.3 MiB\n.*\n  regions:\n.* MiB at +[%d.]+\n")
 end
 

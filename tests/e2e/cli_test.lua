@@ -4,7 +4,7 @@ local C = dofile("tests/e2e/cli.lua")
 local ingot, assert_code, refuses, tmp = C.ingot, C.assert_code, C.refuses, C.tmp
 local SRC = C.src
 local COMMANDS = {
-  "run", "chat", "pack", "eval", "bench", "tokenize", "detokenize", "plan", "info",
+  "run", "chat", "pack", "eval", "bench", "trace", "tokenize", "detokenize", "plan", "info",
 }
 
 TestHelp = {}
@@ -26,7 +26,10 @@ function TestHelp:testCommands()
       lu.assertStrContains(out, "usage: ")
       lu.assertStrContains(out, "--help")
     end
+    lu.assertEquals(ingot("help " .. command), (ingot(command .. " --help")))
   end
+  refuses(2, "help frobnicate", 'unknown command "frobnicate"\n')
+  refuses(2, "help run bench", "help: want one command, got 2\n")
 end
 
 function TestHelp:testVersionNamesPlanAndLayout()
@@ -61,7 +64,8 @@ function TestUsage:testWordsOfLlamaCpp()
   refuses(2, "perplexity -f x", "perplexity: here it is eval")
   refuses(2, "server", "no server in this version")
   refuses(2, "quantize a b", "here it is pack", 'make SET="quant=')
-  refuses(2, "pack a --quant q8_0", '--quant: pack makes the formats that were planned', 'make SET="quant=q8_0 quant.expert=q4_k"')
+  refuses(2, "pack a --quant q8_0", '--quant: pack makes the formats that were planned',
+    'make SET="quant=q8_0 quant.expert=q4_k"')
   refuses(2, "run -ngl 99", "-ngl: no GPU layers here")
   refuses(2, "chat --chat-template=x", "--chat-template: the template comes with the checkpoint")
   refuses(2, "run -fa", "-fa: not needed")

@@ -1,7 +1,8 @@
 -- Weights files: found, embedded, damaged, packed; a machine or a name that does not fit.
 local lu = require "luaunit"
 local C = dofile("tests/e2e/cli.lua")
-local L, bin, weights, ingot, assert_code, refuses, tmp = C.L, C.bin, C.weights, C.ingot, C.assert_code, C.refuses, C.tmp
+local L, bin, weights, ingot = C.L, C.bin, C.weights, C.ingot
+local assert_code, refuses, tmp = C.assert_code, C.refuses, C.tmp
 local SRC = C.src
 
 TestWeights = {}

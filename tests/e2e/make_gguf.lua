@@ -32,8 +32,8 @@ local function tensor(name)
 end
 local function has(name) return head[name] ~= nil end
 
-local ARCH = { llama = "llama", qwen3_moe = "qwen3moe", olmoe = "olmoe", qwen2_moe = "qwen2moe", granitemoe = "granitemoe",
-               glm4_moe = "glm4moe", dbrx = "dbrx", gpt_oss = "gpt-oss", deepseek_v2 = "deepseek2",
+local ARCH = { llama = "llama", qwen3_moe = "qwen3moe", olmoe = "olmoe", qwen2_moe = "qwen2moe",
+               granitemoe = "granitemoe", glm4_moe = "glm4moe", dbrx = "dbrx", gpt_oss = "gpt-oss", deepseek_v2 = "deepseek2",
                deepseek_v3 = "deepseek2", phimoe = "phimoe" }
 local kind = config.model_type
 local arch = assert(ARCH[kind], kind)
@@ -122,7 +122,8 @@ local SAME = {
   ["mlp.shared_expert_gate.weight"] = "ffn_gate_inp_shexp.weight",
   ["mlp.gate_proj.weight"] = "ffn_gate.weight", ["mlp.up_proj.weight"] = "ffn_up.weight",
   ["mlp.down_proj.weight"] = "ffn_down.weight",
-  ["norm_attn_norm.attn.Wqkv.weight"] = "attn_qkv.weight", ["norm_attn_norm.attn.out_proj.weight"] = "attn_output.weight",
+  ["norm_attn_norm.attn.Wqkv.weight"] = "attn_qkv.weight",
+  ["norm_attn_norm.attn.out_proj.weight"] = "attn_output.weight",
   ["norm_attn_norm.norm_1.weight"] = "attn_norm.weight", ["norm_attn_norm.norm_2.weight"] = "attn_output_norm.weight",
   ["ffn.router.layer.weight"] = "ffn_gate_inp.weight", ["block_sparse_moe.gate.weight"] = "ffn_gate_inp.weight",
   ["input_layernorm.bias"] = "attn_norm.bias", ["post_attention_layernorm.bias"] = "ffn_norm.bias",

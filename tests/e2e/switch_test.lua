@@ -50,7 +50,8 @@ local refuses = lib.refuser(ingot)
 
 function TestSwitch:testRefusals()
   refuses(1, "chat %m -p x", "chat: a model with an encoder does not chat; use run")
-  refuses(2, "eval %m -f README.md", "eval: -f: want --tokens IDS: a model with an encoder has no perplexity of one text")
+  refuses(2, "eval %m -f README.md",
+    "eval: -f: want --tokens IDS: a model with an encoder has no perplexity of one text")
   refuses(1, "trace %m -f README.md", "trace: a model with an encoder has no trace of one text")
   refuses(2, "eval %m --tokens 3", "want --dump FILE or --greedy N")
 end

@@ -56,7 +56,8 @@ function T.test_hot_table()
   same("t-tier-static")
   same("t-tier-static", "-b 1")
   local weights = lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")
-  local out, err, code = lib.run(("%s bench -m %s -p 20 -n 20 -r 1 -o json"):format(lib.engine("t-tier-static"), weights))
+  local out, err, code = lib.run(("%s bench -m %s -p 20 -n 20 -r 1 -o json"):format(
+    lib.engine("t-tier-static"), weights))
   lu.assertEquals(code, 0, err)
   local changes, hits = 0, 0
   for n in out:gmatch('"fill": *([%d.]+)') do changes = changes + tonumber(n) end
@@ -91,8 +92,8 @@ function T.test_counters()
   lib.write(text, ("Once upon a time there was a little girl. "):rep(4))
   local decode = "experts: decode: [%d.]+ %% hits, [%d.]+ %% late, [%d.]+ misses and [%d.]+ us of stalls a step\n"
   local prefill = decode:gsub("decode", "prefill")
-  local both = "experts: (%d+) fills, (%d+) evictions, (%d+) prefetched %((%d+) used, (%d+) wasted%), [%d.]+ MB copied, "
-    .. "stride [%d.]+\n"
+  local both = "experts: (%d+) fills, (%d+) evictions, (%d+) prefetched %((%d+) used, (%d+) wasted%), "
+    .. "[%d.]+ MB copied, stride [%d.]+\n"
   for _, c in ipairs { { "run -m %s -p Once -n 30", decode }, { "chat -m %s -p Once -n 30", decode },
       { "eval -m %s -f " .. text, prefill }, { "trace -m %s -f " .. text, prefill } } do
     local _, err, code = lib.run((engine .. " " .. c[1]):format(weights))
@@ -109,15 +110,16 @@ function T.test_counters()
   lu.assertStrMatches(err, ".*\nstride   mean over the layers, every 1 steps: [%d. ]+\n.*")
   local json = lib.run(("%s bench -m %s -p 0 -n 30 -r 1 -o json"):format(engine, weights))
   lu.assertEquals(select(2, json:gsub('"stride_over_time": *%[', "")), 7)
-  for _, name in ipairs { "hit", "late", "miss", "stall", "fill", "evict", "early", "used", "lost", "copied", "stride" } do
+  for _, name in ipairs { "hit", "late", "miss", "stall", "fill", "evict", "early", "used", "lost", "copied",
+      "stride" } do
     lu.assertEquals(select(2, json:gsub('"' .. name .. '": *[%d.]+', "")), 8, name)   -- all, and 7 layers
   end
   json = lib.run(("%s info -m %s -o json"):format(engine, weights))
   lu.assertEquals(select(2, json:gsub('"stride_over_time": *%[', "")), 7)
 end
 -- Mapped experts are not checked, so the file shall not change while they are in use.
--- Harmed after its first words of an answer and before the next question: loading would meet the harm first, and say so in
--- words of its own.
+-- Harmed after its first words of an answer and before the next question: loading would meet the harm
+-- first, and say so in words of its own.
 local function harmed(how)
   local folder = lib.tmp() .. "/" .. how:match "%a+"
   local weights, source = folder .. "/cut.ingot", lib.pack("t-demo", "tests/data/tiny-mixtral.gguf")

@@ -13,6 +13,8 @@ local function record()
   L.write(text, TEXT)
   local _, err, code = ingot(("trace %%m -f %s -c 10 -b 4 -o %s --hidden %s"):format(text, bin, hidden))
   cli.assert_code(0, code, err)
+  lu.assertStrMatches(err, ".*t%.trace: written, [%d.]+ MB; %d+ tokens in [23] windows\n"
+    .. ".*t%.hidden: written, [%d.]+ MB\n.*")
   return text, L.read(bin), L.read(hidden)
 end
 
@@ -104,7 +106,8 @@ function T.test_outputs_that_are_inputs()
     { "eval --tokens %s --dump %s", "1,2", mine, "the weights file" },
     { "eval --tokens %s --dump %s", "1,2", cli.bin, "the running program" },
   } do
-    refuses(2, case[1]:format(case[2], case[3]) .. " -m " .. mine, case[3] .. ": want another name: this is " .. case[4])
+    refuses(2, case[1]:format(case[2], case[3]) .. " -m " .. mine,
+      case[3] .. ": want another name: this is " .. case[4])
   end
   lu.assertEquals(L.read(text), TEXT)
   lu.assertTrue(L.read(mine) == L.read(cli.weights))

@@ -1,7 +1,7 @@
 /* driver.c -- runs a fuzz target without a fuzzer: a fixed number of mutants of its
  * seeds, the same ones every time.
  *
- *   fuzz_x [-n COUNT] [FILE...]     FILEs are more seeds, or inputs to repeat with -n 0
+ *   fuzz_x [-n COUNT] [-s SEED] [FILE...]   FILEs are more seeds, or inputs to repeat with -n 0; SEED: other mutants
  *   fuzz_x -w FOLDER                write the seeds, as a corpus for libFuzzer:
  *   clang -fsanitize=fuzzer,address fuzz_x.c ... && ./a.out FOLDER
  *
@@ -155,6 +155,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "-n") == 0 && i + 1 < argc)
             count = atol(argv[++i]);
+        else if (strcmp(argv[i], "-s") == 0 && i + 1 < argc)
+            state = strtoull(argv[++i], NULL, 10) * 2 + 1; /* never 0 */
         else if (strcmp(argv[i], "-w") == 0 && i + 1 < argc)
             folder = argv[++i];
         else

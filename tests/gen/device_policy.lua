@@ -2,7 +2,6 @@
 -- plan_hot.lua).
 local lu = require "luaunit"
 local lib = require "lib"
-local plan_cache = require "gen.plan_cache"
 local plan_hot = require "gen.plan_hot"
 
 local eq = lu.assertEquals
@@ -36,17 +35,36 @@ function T.test_static_placement()
   lu.assertNotEquals(lib.files(traced)["tables.c"], files["tables.c"])
   -- Beside the cache that learns, for who reads the plan.
   p = lib.plan("tiny-mixtral", "4090", { "vram_ways=4", "trace=x" }, { trace = text })
-  eq({ p.placed.seconds, p.placed.traced, p.cache.hot }, { traced.cache.seconds, true, nil })
+  eq({ p.placed.seconds, p.placed.traced }, { traced.cache.seconds, true })
 end
 
--- A slow link fills a set for long, so that its counts have to last.
-function T.test_half_life_follows_the_link()
-  local p = lib.plan("qwen3-30b-a3b", "4090", { "quant=q4_0", "vram=6000000000" })
-  eq(p.device.half_life, 16)
-  p.hw.gpu.link_bw, p.cache.seconds = 3e9, 4e-3 -- 12 MB a token, for 48 sets: a tenth of an expert each
-  eq(plan_cache.half_life(p.hw, p.cache), 64)
-  p.cache.seconds = 24e-3
-  eq(plan_cache.half_life(p.hw, p.cache), 16)
+-- A cache that learns begins with the trace's most used experts, whose uses it counts as shares of the rows.
+function T.test_a_cache_begins_with_a_trace()
+  local text = lib.read(lib.root .. "tests/data/tiny-route.trace")
+  local function plan(...) return lib.plan("tiny-mixtral", "4090", { ... }, { trace = text }) end
+  local p = plan("vram_ways=4", "trace=x")
+  local sum = 0
+  for x = 1, 16 do sum = sum + p.cache.hot[x] end
+  lu.assertAlmostEquals(sum, 2, 1e-9) -- layer 0 chooses two a row
+  local files = lib.files(p)
+  lu.assertStrContains(files["config.h"], "#define IG_XC_STATIC     0")
+  lu.assertStrContains(files["config.h"], "#define IG_POLICY_HOT     ig_xc_hot")
+  lu.assertStrContains(files["tables.c"], "const float ig_xc_hot[")
+  -- What is all resident has none.
+  files = lib.files(plan("trace=x"))
+  lu.assertNotStrContains(files["config.h"], "IG_POLICY_HOT")
+  lu.assertNotStrContains(files["tables.c"], "ig_xc_hot")
+end
+
+-- A slow link fills a set for long, so that its counts have to last; the longer with a trace behind them.
+function T.test_fades()
+  local text = lib.read(lib.root .. "tests/data/tiny-route.trace")
+  local p = lib.plan("tiny-mixtral", "4090", { "vram_ways=4" })
+  lu.assertAlmostEquals(p.cache.fade ^ 16, 0.5, 1e-9)
+  lu.assertAlmostEquals(p.cache.fade_slow ^ 64, 0.5, 1e-9)
+  p = lib.plan("tiny-mixtral", "4090", { "vram_ways=4", "trace=x" }, { trace = text })
+  lu.assertAlmostEquals(p.cache.fade ^ 16, 0.5, 1e-9)
+  lu.assertAlmostEquals(p.cache.fade_slow ^ 256, 0.5, 1e-9)
 end
 
 function T.test_policies_of_a_device()

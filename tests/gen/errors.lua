@@ -137,7 +137,12 @@ function T.test_ram_refusal_has_numbers()
   lu.assertStrContains(refused("mixtral", "avx2-desktop", { "ctx=1000000" }), "KV for 1000000 positions 122.1 GiB")
   eq(refused("mixtral-8x22b", "box-8gb"),
     "models/mixtral-8x22b.lua on hw/box-8gb.lua: memory: want at most 7.5 GiB, got 24.0 GiB with experts on disk: "
-    .. "resident weights 5.3 GiB, KV for 4096 positions 896.0 MiB, 112 slots 17.7 GiB, work 61.9 MiB")
+    .. "resident weights 5.3 GiB, KV for 4096 positions 896.0 MiB, 112 slots 17.7 GiB, work 61.9 MiB; "
+    .. "no format of its weights fits")
+  -- What it says would fit does, and larger ones do not.
+  lu.assertStrContains(refused("mixtral", "box-8gb"), "--set quant= would fit with iq4_nl (6.9 GiB) or q4_0 (6.9 GiB)")
+  lu.assertNotNil((lib.plan("mixtral", "box-8gb", { "quant=iq4_nl" })))
+  refused("mixtral", "box-8gb", { "quant=q5_0" })
 end
 
 function T.test_cache_that_cannot_hit_is_refused()

@@ -157,8 +157,8 @@ function T.test_ids_and_banners()
   eq(describe.banner_of("/a/b/models/mixtral.lua"), "models/mixtral.lua")
   eq(describe.banner_of("./hw/4090.lua"), "hw/4090.lua")
   eq(describe.banner_of("/secret/place/x.gguf"), "x.gguf")
-  eq(describe.complaint({ file = "m", id = "m" }, "no such file"),
-    "m: file: want a models/*.lua or hw/*.lua, a folder with config.json, or a .gguf, got no such file")
+  eq(describe.complaint({ path = "m", file = "m", id = "m" }, "no such file"),
+    "m: file: want a models/*.lua or hw/*.lua (or its name), a folder with config.json, or a .gguf, got no such file")
   eq(describe.complaint { file = "..", text = "" }, "..: name: want letters or digits to make an id of, got none")
   eq(describe.complaint { file = "m", id = "m", text = "" }, nil)
 end
@@ -170,7 +170,7 @@ function T.test_command_line()
   local function complaint(...) return select(2, args.parse { ... }) end
   eq(complaint(), "MODEL HW: want two names, got 0")
   eq(complaint("a", "b.lua", "c"), "MODEL HW: want two names, got 3")
-  eq(complaint("a", "b"), "HW: want hw/NAME.lua or `this`, got b")
+  eq(complaint("a", "b/c"), "HW: want hw/NAME.lua, its NAME or `this`, got b/c")
   eq(complaint("a", "b.lua", "--wat"), "--wat: want a known option, got an unknown one")
   eq(complaint("a", "b.lua", "--set"), "--set: want a value, got nothing")
   eq(complaint("a", "b.lua", "--dump", "--explain"), "--explain: want it without --dump, got both")
