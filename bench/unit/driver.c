@@ -2,7 +2,11 @@
  * there"; the tile products of gemm=fast on plain matrices; its attention (Qwen3-30B-A3B's heads).  Samples of every
  * result are checked against sums in double.  Prints CSV: what,shape,ms,TFLOP/s,largest error of what is allowed.
  *
- * bench/unit/run.sh builds it, and the kernels for the plan's architecture.
+ * make MODEL=models/qwen3-30b-a3b.lua HW=hw/h200.lua SET="quant=bf16 gemm=fast"; D=its build.mk's DEVICE_DEFS
+ * M="out/tools/mkcubin -a sm_90a -Ikernels -Ikernels/cuda"
+ * $M -o unit.cubin bench/unit/kernels.cu; $M $D -DROWS=8 -o flash.cubin kernels/cuda/flash.cu
+ * gcc -std=gnu11 -O2 -ffp-contract=off -iquote kernels -isystem CUDA/include bench/unit/driver.c CUDA/lib64/libcudart_static.a -lm -ldl -lpthread -lrt
+ * ./a.out flash.cubin x:8:4:4:unit.cubin
  */
 #include <cuda_runtime.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* kernels.cu -- what the matrix units give: alone, and as fast.h and flash.h use them. */
+/* kernels.cu -- what the matrix units give: a loop of their instruction alone, and fast.h on plain matrices. */
 #include "../../kernels/cuda/args.h"
 enum { PR = IG_PANEL_ROWS };
 #define LEAST(a, b) ((a) < (b) ? (a) : (b))
