@@ -1,7 +1,7 @@
 /* device_batch.c -- a batch on a device: kernels of the prefill, one after the other.
  *
- * From IG_GEMM_ROWS rows on matrices go to the matrix units, and attention goes by tiles; with gemm=fast both
- * go to those units in 16 bits.
+ * From IG_GEMM_ROWS rows on matrices go to the matrix units, and attention goes by tiles; with
+ * gemm=fast both go to those units in 16 bits.
  */
 #include "device_int.h"
 #include "range.h"
@@ -32,8 +32,9 @@ static void run_batch(struct ig_engine *e, int kernel, int x, int y, int z)
     ig_device_launch(e->device, &of_batch[kernel].k, x, y, z, &ig_step.args);
 }
 
-/* How a matrix is multiplied: IG_DEVICE_ROWS rows at a time; from IG_GEMM_ROWS on (assumed, not measured:
- * gen/plan_device.lua) on the matrix units, which know block formats, and BF16 where the plan says so. */
+/* How a matrix is multiplied: IG_DEVICE_ROWS rows at a time; from IG_GEMM_ROWS on (assumed, not
+ * measured: gen/plan_device.lua) on the matrix units, which know block formats, and BF16 where the
+ * plan says so. */
 enum way { BY_ROWS, BY_BLOCKS, FAST };
 static const int tokens_of[] = { IG_DEVICE_ROWS, IG_GEMM_TOKENS, IG_FAST_TOKENS };
 
@@ -48,12 +49,13 @@ static enum way way_of_both(int a, int b) { return way_of(a) == way_of(b) ? way_
 static int up(int n, int each) { return (n + each - 1) / each; }
 static int groups(void) { return up(ig_step.args.n, IG_DEVICE_ROWS); }
 
-/* Blocks of gemm=fast along so many panels of an expert: rows of few columns are done sooner, so a block goes through
- * more tiles; of dense matrices it has one, since those have fewer blocks. */
+/* Blocks of gemm=fast along so many panels of an expert: rows of few columns are done sooner, so a
+ * block goes through more tiles; of dense matrices it has one, since those have fewer blocks. */
 static int fast_blocks(int panels, int columns)
 {
     enum { COLUMNS = 4096 };
-    const int tiles = up(panels, IG_FAST_PANELS), blocks = up(tiles, columns < COLUMNS ? COLUMNS / columns : 1);
+    const int tiles = up(panels, IG_FAST_PANELS),
+              blocks = up(tiles, columns < COLUMNS ? COLUMNS / columns : 1);
     ig_step.args.tiles = up(tiles, blocks);
     return blocks;
 }
@@ -91,7 +93,8 @@ static void batch_mlp(struct ig_engine *e, enum way way, int aside)
     ig_step.args.in = aside;
     if (way == FAST) {
         const int columns = aside ? ig_step.args.aside : IG_N_FF;
-        run_batch(e, FAST_KERNEL(fast_gate_up), fast_blocks(OF_GATE * 2 * blocks, IG_N_EMBD), items, 1);
+        run_batch(e, FAST_KERNEL(fast_gate_up), fast_blocks(OF_GATE * 2 * blocks, IG_N_EMBD), items,
+                  1);
         run_batch(e, FAST_KERNEL(fast_down), fast_blocks(EMBD_PANELS, columns), items, 1);
     } else if (way == BY_BLOCKS) {
         run_batch(e, BATCH_gemm_gate_up, up(OF_GATE * 2 * blocks, IG_GEMM_PANELS), items, 1);
@@ -157,7 +160,8 @@ void ig_batch_project(struct ig_engine *e, enum ig_of of)
     a->kv_alone = !q;
     a->tiles = 1;
     run_batch(e, kernel[way],
-              q * up(Q_PANELS, each[way]) + kv * (up(K_PANELS, each[way]) + up(V_PANELS, each[way])),
+              q * up(Q_PANELS, each[way]) +
+                  kv * (up(K_PANELS, each[way]) + up(V_PANELS, each[way])),
               up(a->n, tokens_of[way]), 1);
 }
 

@@ -1,5 +1,5 @@
-/* gemm=fast on the emulated unit: its products (fast.h) and its attention (flash.cu) within the bounds that are
- * stated there, against sums in double; attention's bits for other batches. */
+/* gemm=fast on the emulated unit: its products (fast.h) and its attention (flash.cu) within the
+ * bounds that are stated there, against sums in double; attention's bits for other batches. */
 #include "device_shape.h"
 #undef FMT_O
 #define FMT_O 1 /* attention's output as floats */
@@ -12,7 +12,8 @@
 
 #include <stdlib.h>
 
-/* A block's tiles: panels of BF16, the last tile's not all there, and up to 128 rows of activations in BF16. */
+/* A block's tiles: panels of BF16, the last tile's not all there, and up to 128 rows of activations
+ * in BF16. */
 enum { MOST = 288, TILES = 2, PANELS = TILES * FAST_PANELS - 3, ROWS_HERE = PANELS * PR };
 static uint16_t weights[PANELS][MOST / 2][PR][2];
 static uint16_t x[FAST_TOKENS][MOST];
@@ -22,7 +23,8 @@ static int cols, tokens;
 static void fast_kernel(const struct ig_args args)
 {
     IG_SHARED unsigned row[FAST_TOKENS];
-    const struct ig_dmat m = { .p = (const unsigned char *)(const void *)weights, .stride = (uint32_t)(cols * PR * 2) };
+    const struct ig_dmat m = { .p = (const unsigned char *)(const void *)weights,
+                               .stride = (uint32_t)(cols * PR * 2) };
     const struct fast_rows rows = { x[0], row, cols, tokens };
     const struct fast g = fast_of(&m, 0, &rows, 0, TILES, PANELS);
     fast_tile y;
@@ -43,7 +45,10 @@ static void fast_kernel(const struct ig_args args)
 static double weight(int row, int col)
 {
     const uint16_t *all = (const uint16_t *)(const void *)weights;
-    return (double)ig_bits((unsigned)all[(size_t)(row / PR * cols + col / 2 * 2) * PR + (size_t)(row % PR * 2 + col % 2)] << 16);
+    return (double)ig_bits(
+        (unsigned)
+            all[(size_t)(row / PR * cols + col / 2 * 2) * PR + (size_t)(row % PR * 2 + col % 2)]
+        << 16);
 }
 static double active(int t, int c) { return (double)ig_bits((unsigned)x[t][c] << 16); }
 
@@ -75,14 +80,16 @@ static void check_fast(int c, int n)
     tokens = n;
     uint16_t *all = (uint16_t *)(void *)weights;
     for (int i = 0; i < ROWS_HERE * c; i++) all[i] = (uint16_t)ig_to_bf16(1.4f * uniform(), 0.0f);
-    for (int i = 0; i < FAST_TOKENS * MOST; i++) x[i / MOST][i % MOST] = (uint16_t)ig_to_bf16(3.0f * uniform(), 0.0f);
+    for (int i = 0; i < FAST_TOKENS * MOST; i++)
+        x[i / MOST][i % MOST] = (uint16_t)ig_to_bf16(3.0f * uniform(), 0.0f);
     memset(fast, 0xff, sizeof fast);
     memset(emu_shared, 0xff, IG_FAST_BYTES); /* NaN, which nothing may read */
     emu_launch(fast_kernel, &args, (struct emu_index){ 1, 1, 1 }, IG_FAST_THREADS);
     assert_true(fast_error() < 1.0);
 }
 
-/* Whole stages, half a stage, less than one, more than the ring has; all rows, more than half, half, one. */
+/* Whole stages, half a stage, less than one, more than the ring has; all rows, more than half,
+ * half, one. */
 static void test_products(void **state)
 {
     (void)state;
@@ -93,9 +100,11 @@ static void test_products(void **state)
     check_fast(32, 1);
 }
 
-/* Attention of `n` rows at positions from `at` on, whose cache has K and V up to the last of them and NaN behind. */
+/* Attention of `n` rows at positions from `at` on, whose cache has K and V up to the last of them
+ * and NaN behind. */
 enum { POSITIONS = 256, HEADS = N_HEAD, KV_HEADS = N_HEAD_KV, DIM = HEAD_DIM, MOST_ROWS = 150 };
-static float q[MOST_ROWS][HEADS][DIM], out[MOST_ROWS][HEADS][DIM], sinks[HEADS], rope[POSITIONS][DIM / 2][2];
+static float q[MOST_ROWS][HEADS][DIM], out[MOST_ROWS][HEADS][DIM], sinks[HEADS],
+    rope[POSITIONS][DIM / 2][2];
 static uint16_t kv[POSITIONS / KB][KV_HEADS][2][KB * DIM];
 static int32_t pos[MOST_ROWS], seq[MOST_ROWS];
 
@@ -119,24 +128,34 @@ static void fill_attention(int n, int at)
 
 static void run_attention(int first, int n, int window, int with_sinks)
 {
-    const struct ig_args a = { .n = n, .q = q[first][0], .ao = out[first][0], .rope = rope[0][0], .window = window,
-                               .kv = (unsigned char *)kv, .sinks = with_sinks ? sinks : NULL,
-                               .row = { .pos = pos + first, .seq = seq, .turn = pos + first }, .mo = { .fmt = IG_F32 } };
+    const struct ig_args a = { .n = n,
+                               .q = q[first][0],
+                               .ao = out[first][0],
+                               .rope = rope[0][0],
+                               .window = window,
+                               .kv = (unsigned char *)kv,
+                               .sinks = with_sinks ? sinks : NULL,
+                               .row = { .pos = pos + first, .seq = seq, .turn = pos + first },
+                               .mo = { .fmt = IG_F32 } };
     memset(emu_shared, 0xff, IG_FLASH_BYTES(DIM));
-    emu_launch(ig_flash_rows8, &a, (struct emu_index){ HEADS / FLASH_HEADS, (unsigned)((n + FLASH_ROWS - 1) / FLASH_ROWS), 1 },
-               FLASH_THREADS);
+    emu_launch(
+        ig_flash_rows8, &a,
+        (struct emu_index){ HEADS / FLASH_HEADS, (unsigned)((n + FLASH_ROWS - 1) / FLASH_ROWS), 1 },
+        FLASH_THREADS);
 }
 
 /* Distance of a row's head from sums in double, in units of what is allowed. */
 static double attention_error(int row, int head, int window, int with_sinks)
 {
     const int from = window && pos[row] + 1 > window ? pos[row] + 1 - window : 0, to = pos[row] + 1;
-    double score[POSITIONS], most = with_sinks ? (double)sinks[head] : -1e300, reach = 0, l = 0, worst = 0;
+    double score[POSITIONS], most = with_sinks ? (double)sinks[head] : -1e300, reach = 0, l = 0,
+                             worst = 0;
     for (int p = from; p < to; p++) {
         const uint16_t *k = kv[p / KB][head / GROUP][0];
         double sum = 0, size = 0;
         for (int d = 0; d < DIM; d++) {
-            const double product = (double)q[row][head][d] * (double)ig_half(k[d * KB + p % KB]) * (double)ATTN_SCALE;
+            const double product =
+                (double)q[row][head][d] * (double)ig_half(k[d * KB + p % KB]) * (double)ATTN_SCALE;
             sum += product;
             size += fabs(product);
         }
@@ -173,7 +192,8 @@ static void check_attention(int n, int at, int window, int with_sinks)
         }
     assert_true(worst < 1.0);
     assert_true(worst > 0.01); /* rounded, so not the exact sums */
-    for (int row = n; row < MOST_ROWS; row++) assert_true(out[row][0][0] != out[row][0][0]); /* left alone */
+    for (int row = n; row < MOST_ROWS; row++)
+        assert_true(out[row][0][0] != out[row][0][0]); /* left alone */
 }
 
 /* From the start and further on, tiles that are full and not; a window over some blocks; sinks. */
@@ -212,8 +232,10 @@ static void test_halves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_products), cmocka_unit_test(test_attention),
-                                        cmocka_unit_test(test_attention_splits), cmocka_unit_test(test_halves) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_products),
+                                        cmocka_unit_test(test_attention),
+                                        cmocka_unit_test(test_attention_splits),
+                                        cmocka_unit_test(test_halves) };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("fast", tests, NULL, NULL);
 }
