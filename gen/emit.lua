@@ -159,7 +159,7 @@ local function gpu_view(plan)
   if not cache then return nil end
   return {
     resident = not device.cached, device = device, vram_bw = c.u64(gpu.vram_bw),
-    defines = "-D" .. table.concat(device.defines, " -D"), sm = gpu.arch,
+    defines = "-D" .. table.concat(device.defines, " -D"), sm = device.fast.code,
     sets = cache.sets, ways = cache.ways, slot_bytes = c.u64(cache.slot_bytes),
     bytes = c.u64(cache.bytes), vram_bytes = c.u64(device.bytes),
     fade = cache.fade and c.f32(cache.fade), fade_slow = cache.fade and c.f32(cache.fade_slow),
@@ -215,7 +215,8 @@ function M.view(plan, plan_hash)
     disk_bw = c.u64(math.floor(plan.hw.disk_bw)), binary = plan.model_id,
     gpu = gpu_view(plan), on_device = plan.device and 1 or 0,
     tiles = plan.device and plan.device.tile_rows > 0 and 1 or 0,
-    kv_q8 = plan.size.kv == "q8_0" and 1 or 0,
+    gemm_fast = plan.device and plan.device.fast.gemm_fast or 0, kv_q8 = plan.size.kv == "q8_0" and 1 or 0,
+    flashes = plan.device and plan.device.fast.flashes or 0,
     on_unified = plan.device and plan.device.mapped > 0 and 1 or 0,
     on_cache = on_cache and 1 or 0, id = plan.id, hot = hot and c.rows(hot),
     on_static = on_cache and plan.cache.policy == "static" and 1 or 0,

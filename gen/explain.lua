@@ -94,9 +94,10 @@ local function describe_cache(plan, add)
   add("  %-8s %15s  %15d  %s of %s usable VRAM%s", "total", "", plan.device.bytes, num.human(plan.device.bytes),
     num.human(plan.device.usable), plan.device.cached and "" or plan.device.mapped > 0
     and (": unified, the weights' %s are mapped"):format(num.human(plan.device.mapped)) or ": everything is resident")
-  if plan.device.gemm_fast == 1 then
+  if plan.device.fast.gemm_fast == 1 then
     add("gemm       fast: for %d rows or more activations of BF16 matrices are rounded to BF16 and summed in the"
-      .. " matrix unit's order: not the CPU's bits, but within 2^-8 of a sum's magnitude", plan.device.gemm_rows)
+      .. " matrix unit's order: not the CPU's bits, but within 2^-8 of a sum's magnitude%s", plan.device.gemm_rows,
+      plan.device.fast.flashes == 1 and "; attention rounds queries and weights to F16" or "")
   end
   if not plan.device.cached then return end
   add("cache      %d slots of %s fit: %d sets x %d ways, predicted hit rate %.0f %%", cache.slots,

@@ -16,7 +16,7 @@ local function fields()
   end
   local rest = {
     { name = "ctx",        kind = "integer", min = 1, max = 1 << 24, optional = true },
-    { name = "batch",      kind = "integer", min = 1, max = 4096, optional = true },
+    { name = "batch",      kind = "integer", min = 1, max = 8192, optional = true },
     { name = "logit_rows", kind = "integer", min = 1, max = 4096, optional = true },
     { name = "kv",         kind = "choice",  choices = { "f32", "f16", "q8_0" }, optional = true },
     { name = "threads",    kind = "integer", min = 1, max = 1024, optional = true },

@@ -8,6 +8,7 @@ local c = require "gen.c"
 local device_kinds = require "gen.device_kinds"
 local num = require "gen.num"
 local plan_cache = require "gen.plan_cache"
+local plan_fast = require "gen.plan_fast"
 local plan_mem = require "gen.plan_mem"
 local plan_rope = require "gen.plan_rope"
 local quant = require "gen.quant"
@@ -76,6 +77,7 @@ local function buffers(m, size, mem, layout, device)
     if bytes[name] then list[#list + 1] = { name, bytes[name] } end
   end
   local own = {
+    { "XB",      device.fast.row_bytes * rows },
     { "BATCH",   (4 * rows + size.logit_rows) * 4 },
     { "PART",    part_rows * m.n_head * slices * mem.n_span * (2 + device.attn_slice) * F32 },
     { "ARRIVED", part_rows * (m.n_head // device.attn_heads) * slices * 4 },
@@ -128,7 +130,7 @@ local function defines(m, formats, size, mem, device)
     { "N_EMBD", m.n_embd }, { "N_HEAD", m.n_head }, { "N_HEAD_KV", m.n_head_kv },
     { "HEAD_DIM", m.head_dim }, { "N_FF", m.n_ff }, { "N_EXPERT", m.n_expert },
     { "N_EXPERT_USED", m.n_expert_used }, { "N_VOCAB", m.n_vocab }, { "N_ROW", size.batch },
-    { "GEMM_FAST", device.gemm_fast }, { "N_WAY", device.n_way }, { "N_UNIT", device.units },
+    { "GEMM_FAST", device.fast.gemm_fast }, { "N_WAY", device.n_way }, { "N_UNIT", device.units },
     { "N_SEQ_BLOCK", mem.n_kv_block // mem.n_seq }, { "N_SPAN", mem.n_span },
     { "SPAN_BLOCKS", mem.span_blocks }, { "KV_FMT", quant.by_name[size.kv].id },
     { "TILE_PAD", device.tile_pad }, { "ATTN_HEADS", device.attn_heads }, { "ATTN_SLICE", device.attn_slice },
@@ -157,22 +159,6 @@ local function defines(m, formats, size, mem, device)
   for _, name in ipairs(FLOATS) do defs[#defs + 1] = name:upper() .. "=" .. c.f32(m[name]) end
   defs[#defs + 1] = "ATTN_SCALE=" .. c.f32(plan_rope.attn_scale(m))
   return defs
-end
-
--- Roles whose BF16 matrices gemm=fast multiplies on the matrix units.
-M.FAST_ROLES = { "q", "q_a", "kv_a", "k", "v", "o", "gate", "up", "down", "dense_gate", "dense_up", "dense_down" }
-
--- Why gemm=fast cannot be.
-local function not_fast(m, formats)
-  if format_set(formats, M.FAST_ROLES) & 1 << quant.by_name.bf16.id == 0 then
-    return "--set: gemm: fast is for matrices in bf16, and this plan has none"
-  end
-  local o_cols = m.n_head * (m.kv_lora and m.v_dim or m.head_dim)
-  for _, cols in ipairs { m.n_embd, m.n_ff, m.n_ff_dense, m.n_ff_shared, o_cols, m.kv_lora and m.q_lora or 0 } do
-    if cols % 32 ~= 0 then
-      return ("--set: gemm: fast wants rows of whole blocks of 32 values, got %d"):format(cols)
-    end
-  end
 end
 
 -- What the kernels cannot do, as reasons.
@@ -204,7 +190,8 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons, trace)
                    gemm_rows = opts.gemm_rows or M.GEMM_ROWS,
                    tile_rows = M.tiled(m, size.kv) and (opts.tile_rows or M.TILE_ROWS) or 0,
                    tile_pad = M.SERVER[hw.gpu.arch] and 4 or 0, units = M.UNITS[hw.gpu.arch] or 0,
-                   gemm_fast = opts.gemm == "fast" and 1 or 0, mapped = hw.gpu.unified and layout.data_bytes or 0 }
+                   mapped = hw.gpu.unified and layout.data_bytes or 0 }
+  device.fast = plan_fast.fields(m, hw, size.kv, opts, device.tile_rows > 0)
   device.usable = hw.gpu.vram - hw.gpu.vram_reserve
   if opts.vram and opts.vram < device.usable then device.usable = opts.vram end
   device.regions, device.bytes = regions(buffers(m, size, mem, layout, device))
@@ -240,7 +227,9 @@ function M.plan(m, hw, formats, size, arena, layout, opts, reasons, trace)
     device.bytes = device.bytes + cache.bytes
   end
   local bad = refusals(m, hw)
-  if opts.gemm == "fast" then bad[#bad + 1] = not_fast(m, formats) end
+  if opts.gemm == "fast" then
+    bad[#bad + 1] = plan_fast.refusal(m, format_set(formats, plan_fast.ROLES) & 1 << quant.by_name.bf16.id ~= 0)
+  end
   table.move(bad, 1, #bad, #reasons + 1, reasons)
   if #bad > 0 then return nil end
   device.defines = defines(m, formats, size, arena, device)

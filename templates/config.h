@@ -73,7 +73,6 @@ enum {
     /* -- kernels of the device (gen/plan_device.lua) */
     IG_DEVICE_ROWS   = ${gpu.device.rows},
     IG_GEMM_ROWS     = ${gpu.device.gemm_rows}, /* a batch of so many rows uses the matrix units, */
-    IG_GEMM_FAST     = ${gpu.device.gemm_fast}, /* 1: those in BF16 too, with sums of their own */
     IG_TILE_LEAST    = ${gpu.device.tile_rows}, /* attention by tiles (0: none do) */
     IG_TILE_PAD      = ${gpu.device.tile_pad},
     IG_ATTN_HEADS    = ${gpu.device.attn_heads},
@@ -122,6 +121,8 @@ enum {
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_DEVICE        $on_device /* 1: a device does the work, or the CPU where there is none */
 #define IG_TILES         $tiles /* 1: large batches attend by tiles */
+#define IG_GEMM_FAST     $gemm_fast /* 1: they use the matrix units for BF16 too, */
+#define IG_FLASHES       $flashes /* and for attention, with sums of their own */
 #define IG_KV_Q8         $kv_q8 /* 1: the KV cache is in Q8_0 */
 #define IG_UNIFIED       $on_unified /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            $on_cache /* 1: the device has a cache of the experts, RAM has them all */

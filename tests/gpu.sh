@@ -41,20 +41,28 @@ compare() { # name, binary, weights, options
 # The numbers of a dump, a line each, behind its header.
 numbers() { od -An -v -tf4 -w4 -j "$((8 + $(od -An -tu8 -N8 "$1")))" "$1"; }
 
-# gemm=fast: a small batch has the CPU's bits, a large one has not, but is near (tests/c/mma_test.c has the
+# gemm=fast: a small batch has the CPU's bits, a large one has not, but is near (tests/c/fast_test.c has the
 # bound of a sum; here a layer's sums, and the router's choices after them, add up).
 check_fast() { # name, binary, weights
     compare "$1: batches of 7, $tokens tokens and $greedy more, on $on" "$2" "$3" -b 7
-    rm -f "$tmp/got" "$tmp/want" # of another test
+    rm -f "$tmp/want" # of another test
     # shellcheck disable=SC2046
-    $run "$2" eval -m "$3" $(cat "$tmp/ids") --greedy 0 -b 64 --dump "$tmp/got" >"$tmp/out" 2>&1
-    # shellcheck disable=SC2046
-    cpu "$2" eval -m "$3" $(cat "$tmp/ids") --greedy 0 --dump "$tmp/want" >"$tmp/text" 2>>"$tmp/out"
-    numbers "$tmp/got" >"$tmp/a"
+    cpu "$2" eval -m "$3" $(cat "$tmp/ids") --greedy 0 --dump "$tmp/want" >"$tmp/text" 2>"$tmp/out"
     numbers "$tmp/want" >"$tmp/b"
-    off=$(paste "$tmp/a" "$tmp/b" | awk 'NF == 2 { d += ($1 - $2) ^ 2; s += $2 ^ 2 } NF != 2 { bad = 1 } END { print bad ? "nan" : sqrt(d / s) }')
-    report "$1: batches of 64 are near the CPU's: $off of the values' size" \
-        "$(awk -v o="$off" 'BEGIN { if (!(o > 0 && o < 0.02)) print "want more than 0 and less than 0.02, got " o }' </dev/null; [ -n "$off" ] || tail -5 "$tmp/out")"
+    within=0.02
+    [ "$1" != fast-switch ] || within=0.06 # its scores are not scaled
+    for batch in 64 "$tokens"; do
+        rm -f "$tmp/got"
+        # shellcheck disable=SC2046
+        $run "$2" eval -m "$3" $(cat "$tmp/ids") --greedy 0 -b "$batch" --dump "$tmp/got" >>"$tmp/out" 2>&1
+        numbers "$tmp/got" >"$tmp/a"
+        # How far off all values are, and nine of ten of them: a router's choice between like experts may turn.
+        off=$(paste "$tmp/a" "$tmp/b" | awk 'NF == 2 { d += ($1 - $2) ^ 2; s += $2 ^ 2; n++; x = $1 - $2; print (x < 0 ? -x : x) }
+            NF != 2 { bad = 1 } END { print (bad || n == 0 ? "nan" : sqrt(d / s)), sqrt(s / n), "all" }' | sort -g |
+            awk '$3 == "all" { all = $1; size = $2; next } { x[n++] = $1 } END { print all, (size > 0 ? x[int(0.9 * n)] / size : "nan") }')
+        report "$1: batches of $batch are near the CPU's: ${off% *} of the values' size, nine of ten within ${off#* }" \
+            "$(echo "${off:-nan nan}" | awk -v most="$within" '!($1 > 0 && $1 < 0.1 && $2 < most) { print "want above 0 and below 0.1, below " most }'; [ -n "$off" ] || tail -5 "$tmp/out")"
+    done
 }
 
 # With 8 threads one of them starts copies and computes nothing.  Few tokens: they wait for each other.

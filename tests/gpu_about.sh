@@ -27,6 +27,8 @@ set_about() {
     switch-* | xc-switch) source=--synth=7 vocab=100 tokens=${SHORT:-1100} decoder=$((tokens - 7)) ;;
     xc-*) source=$(golden "${1#xc-}") vocab=512 tokens=${SHORT:-150} ;;
     items-*) source=--synth=7 vocab=64 tokens=${SHORT:-16} ;; # emulated, a token takes half a second
+    fast-switch) source=--synth=7 vocab=64 tokens=70 decoder=60 ;;
+    fast-qwen3) source=--synth=7 vocab=64 tokens=150 ;;
     fast-*) source=--synth=7 vocab=64 tokens=70 ;; # enough for the matrix units
     blocks-* | wide-* | dense-* | longrope | llama3) source=--synth=7 vocab=64 tokens=${SHORT:-100} ;;
     *) source=$(golden "$1") vocab=512 tokens=${SHORT:-150} ;;

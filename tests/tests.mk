@@ -118,13 +118,15 @@ ITEMS       := items-q4_0 items-bf16 items-two-q4_0 items-two-bf16
 DENSE       := dense-bf16 longrope llama3
 # An encoder and a decoder, over more than one span of positions.
 SWITCH      := switch-f32 switch-q8_0 switch-kvq8
+# gemm=fast: wide rows; heads that are normed; sinks, windows, biases; a latent; an encoder, ReLU and a bias of positions.
+FAST        := fast-bf16 fast-qwen3 fast-latent fast-switch $(if $(call golden_of,gpt-oss),fast-gpt-oss)
 LATENT      := latent-q8_0 latent-q4_0 latent-kvq8 demo-kvq8
 GPU_GOLDENS := $(foreach g,llama-dense mixtral mixtral-swa qwen3-moe olmoe qwen2-moe granitemoe glm4-moe phimoe dbrx \
                gpt-oss deepseek-v2 deepseek-v3 switch-transformer,$(if $(call golden_of,$g),$g))
 # A cache of the experts on the device: few ways, of floats and of blocks; enough that a batch streams its layers; biases; a
 # shared expert; a dense first layer.
 XC          := xc-mixtral xc-stream xc-static xc-traced xc-odd xc-switch $(foreach g,gpt-oss qwen2-moe glm4-moe deepseek-v3,$(if $(call golden_of,$g),xc-$g))
-GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(ITEMS) fast-bf16 $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
+GPU_ENGINES := $(GPU_GOLDENS) $(LATENT) mixtral-bf16 demo $(ODD:%=odd-%) odd-long $(WIDE) $(ITEMS) $(FAST) $(DENSE) $(SWITCH) $(BLOCKS:%=blocks-%) unified $(XC)
 ENGINE_unified      := tests/golden/mixtral
 GPU_HW_unified      := $(T)/unified.lua
 # hw/h200.lua as if RAM and VRAM were one memory: the weights are mapped, and the device reads them in RAM.
@@ -156,6 +158,10 @@ ENGINE_items-two-bf16 := tests/fixture/items-two.lua
 ENGINE_wide-q4_0 := tests/fixture/wide.lua quant=q4_0
 ENGINE_wide-q5_1 := tests/fixture/wide.lua quant=q5_1 quant.router=bf16
 ENGINE_fast-bf16 := tests/fixture/wide.lua gemm=fast
+ENGINE_fast-qwen3 := tests/fixture/fast.lua gemm=fast
+ENGINE_fast-latent := tests/fixture/latent.lua quant=bf16 gemm=fast
+ENGINE_fast-switch := tests/fixture/switch.lua quant=bf16 gemm=fast
+ENGINE_fast-gpt-oss := $(call golden_of,gpt-oss) quant=bf16 gemm=fast
 # Every layer dense.
 ENGINE_dense-q4_0 := tests/fixture/dense.lua quant=q4_0
 ENGINE_dense-bf16 := tests/fixture/dense.lua
@@ -179,9 +185,9 @@ TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
 $(T)/amx_test: CFLAGS += $(AMX_FLAGS)
 # The emulated device's matrix unit.
-$(T)/mma_test $(COMMON)/tests/cuda/emulate.o: CFLAGS += -mavx2 -mfma -iquote tests/cuda
-$(T)/mma_test: EXTRA := $(COMMON)/tests/cuda/emulate.o
-$(T)/mma_test: $(COMMON)/tests/cuda/emulate.o
+$(T)/mma_test $(T)/fast_test $(COMMON)/tests/cuda/emulate.o: CFLAGS += -mavx2 -mfma -iquote tests/cuda
+$(T)/mma_test $(T)/fast_test: EXTRA := $(COMMON)/tests/cuda/emulate.o
+$(T)/mma_test $(T)/fast_test: $(COMMON)/tests/cuda/emulate.o
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(EXTRA) $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)
@@ -267,7 +273,7 @@ gpu-bundle: $(TROUBLES) $(GPU_ENGINES:%=gpu-engine-%) $(GPU_BENCHES:%=gpu-engine
 	@tests/gpu_bundle.sh $(DEST) $(GPU_ENGINES) -- $(GPU_BENCHES)
 # The part of it that `make test` runs: small, emulated, and a real build where NVRTC is; LARGE with a
 # batch that goes to the matrix units and by tiles.
-LARGE    := $(WIDE) fast-bf16 $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
+LARGE    := $(WIDE) $(FAST) $(SWITCH) blocks-a blocks-b blocks-e $(filter gpt-oss qwen2-moe,$(GPU_GOLDENS))
 EMULATED := $(LATENT) $(WIDE) $(ITEMS) $(DENSE) $(SWITCH) odd-q4_0 odd-bf16 $(BLOCKS:%=blocks-%) $(filter-out mixtral%,$(GPU_GOLDENS)) unified $(XC)
 .PHONY: emulated
 emulated:

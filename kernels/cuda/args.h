@@ -27,11 +27,28 @@ enum {
     IG_TILE_THREADS = 256, /* attention of a tile of */
     IG_TILE_ROWS = 64      /* rows of a batch */
 };
+/* Matrices in BF16 of gemm=fast: a warp has two panels; activation rows of a block; stages of 64 columns. */
+#ifndef IG_FAST_WARPS
+#define IG_FAST_WARPS 8
+#endif
+enum {
+    IG_FAST_THREADS = 32 * IG_FAST_WARPS,
+    IG_FAST_TOKENS = 128,
+    IG_FAST_STAGES = 4,
+    IG_FAST_PANELS = IG_FAST_THREADS / 16,
+    IG_FAST_BYTES = IG_FAST_STAGES * IG_FAST_TOKENS * 128 + 1024
+};
 /* Is there a tile for such heads (`no`: of latent attention, or with a cache in Q8_0); bytes of shared
  * memory for it: q, its rows `pad` apart from the next ones' banks; K or probabilities; V. */
 #define IG_TILED(head_dim, no) (!(no) && (head_dim) % 16 == 0 && (head_dim) <= 128)
 #define IG_TILE_BYTES(head_dim, pad) \
     (((head_dim) * (128 + (pad)) + ((head_dim) > 68 ? (head_dim) * 64 : 64 * 68)) * 4)
+/* The same on the matrix units, for a cache in F16: threads; heads of a block that share K and V; bytes of shared
+ * memory, for K twice and V three times. */
+enum { IG_FLASH_THREADS = 256 };
+#define IG_FLASH(head_dim, kv_fmt, lora) ((kv_fmt) == 1 && !(lora) && (head_dim) % 16 == 0 && (head_dim) <= 128)
+#define IG_FLASH_HEADS(group)            ((group) % 2 == 0 ? 2 : 1)
+#define IG_FLASH_BYTES(head_dim)         (2 * (head_dim) * 128 + 3 * (((head_dim) + 63) / 64 * 8192) + 1024)
 /* Pieces of an expert's down matrix, four panels each, that blocks of ig_gate_up fill. */
 #define IG_FILL_PIECES(n_embd) (((n_embd) + 63) / 64)
 /* Panels of a block of ig_qkv in a decode step: more threads have less of a row each to make int8 blocks of (beside
@@ -160,6 +177,8 @@ struct ig_args {
     unsigned char *kv; /* of this layer: [block][kv head]{K, V} */
     const float *rope;
     struct ig_dmat mv;
+    unsigned short *xb, *hb; /* of gemm=fast, in BF16: rows that matrices read; hidden values; */
+    int32_t tiles;           /* tiles of panels that a block goes through */
     struct ig_rows row; /* of the batch, in device memory */
     const float *q_norm, *k_norm, *sinks, *route_bias, *shared_gate; /* NULL: none */
     float *part, *ao;

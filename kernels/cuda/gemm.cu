@@ -1,24 +1,12 @@
 /* gemm.cu -- the matrices of a large batch on the matrix units (mma.h); same results as linear.cu, moe.cu.
  *
- * Block formats, and with GEMM_FAST matrices of BF16 with sums of their own (mma_bf16.h); other matrices of
- * floats stay with the kernels for ROWS rows.
+ * Block formats; matrices of floats stay with the kernels for ROWS rows (but fast.cu).
  */
 #include "args.h"
 #include "mma.h"
-#include "mma_bf16.h"
 
 enum { HIDDEN_BLOCKS = GEMM_HIDDEN / QB, HIDDEN_PANELS = GEMM_MT / GEMM_OF_HIDDEN /* of a warp */ };
 _Static_assert(GEMM_MT == 2 && GEMM_HIDDEN % QB == 0, "gate and up, or two of gate, are a warp's two panels");
-#define IS_FAST(f)  (GEMM_FAST && (f) == IG_BF16)
-#define HAS_GEMM(f) (IS_BLOCK(f) || IS_FAST(f))
-
-IG_FN void any_sum(gemm_tile y, int fmt, const struct gemm *g, struct gemm_memory *mem)
-{
-    if (IS_FAST(fmt))
-        fast_sum(y, g, mem);
-    else
-        gemm_sum(y, fmt, g, mem);
-}
 
 /* Panels `first` ... of a matrix to this warp; those behind its last are the last. */
 IG_FN void take_panels(struct gemm *g, const struct ig_dmat *m, size_t expert, int first, int panels)
@@ -34,7 +22,6 @@ IG_FN void take_panels(struct gemm *g, const struct ig_dmat *m, size_t expert, i
 struct dense {
     const struct ig_dmat *m;
     const struct ig_xq *x;
-    const float *f;
     int cols, panels, first; /* first: of this block's panels */
 };
 
@@ -42,11 +29,11 @@ IG_FN int dense_sum(gemm_tile y, const struct ig_args *a, int fmt, const struct 
                     size_t *row)
 {
     const int first = (int)blockIdx.y * GEMM_TOKENS, rows = LEAST(GEMM_TOKENS, a->n - first);
-    struct gemm g = { { NULL, NULL }, d->cols / QB, rows, d->x, d->f, row };
+    struct gemm g = { { NULL, NULL }, d->cols / QB, rows, d->x, row };
     take_panels(&g, d->m, 0, d->first, d->panels);
     for (int t = (int)threadIdx.x; t < rows; t += GEMM_THREADS) row[t] = (size_t)(first + t) * (size_t)g.blocks;
     __syncthreads();
-    any_sum(y, fmt, &g, mem);
+    gemm_sum(y, fmt, &g, mem);
     return rows;
 }
 
@@ -70,7 +57,7 @@ IG_FN int dense_sum(gemm_tile y, const struct ig_args *a, int fmt, const struct 
 IG_FN void gemm_rows_body(const struct ig_args *a, int fmt, const struct dense *d, float *to, int stride,
                           struct gemm_memory *mem, size_t *row)
 {
-    if (!HAS_GEMM(fmt)) return;
+    if (!IS_BLOCK(fmt)) return;
     const float *const bias = d->m->bias;
     gemm_tile y;
     const int rows = dense_sum(y, a, fmt, d, mem, row);
@@ -90,7 +77,7 @@ IG_KERNEL(ig_gemm_qkv, GEMM_THREADS, GEMM_BLOCKS)
     const int b = (int)blockIdx.x + (N_LAYER_ENC > 0 && a.kv_alone ? OF_Q : 0);
     const int is_q = b < OF_Q, is_k = !is_q && b < OF_Q + OF_K;
     const int stride = is_q ? IN_Q_STRIDE : IN_K_STRIDE;
-    const struct dense d = { is_q ? &a.mq : is_k ? &a.mk : &a.mv, a.xq, a.xn, N_EMBD, stride / PR,
+    const struct dense d = { is_q ? &a.mq : is_k ? &a.mk : &a.mv, a.xq, N_EMBD, stride / PR,
                              (is_q ? b : is_k ? b - OF_Q : b - OF_Q - OF_K) * IG_GEMM_PANELS };
     ig_after_previous();
     DISPATCH(&a, FMT_QKV, d.m->fmt, gemm_rows_body, &d, is_q ? a.q : is_k ? a.k : a.v, stride, gemm_spare, row)
@@ -102,7 +89,7 @@ IG_KERNEL(ig_gemm_latent_q, GEMM_THREADS, GEMM_BLOCKS)
 {
     IG_SHARED_SPARE(struct gemm_memory, gemm_spare);
     IG_SHARED size_t row[GEMM_TOKENS];
-    const struct dense d = { &a.mq_b, a.qaq, a.q, Q_LORA, QH_STRIDE / PR, (int)blockIdx.x * IG_GEMM_PANELS };
+    const struct dense d = { &a.mq_b, a.qaq, Q_LORA, QH_STRIDE / PR, (int)blockIdx.x * IG_GEMM_PANELS };
     ig_after_previous();
     DISPATCH(&a, FMT_Q_B, d.m->fmt, gemm_rows_body, &d, a.qh, QH_STRIDE, gemm_spare, row)
 }
@@ -110,8 +97,8 @@ IG_KERNEL(ig_gemm_latent_q, GEMM_THREADS, GEMM_BLOCKS)
 
 IG_FN void gemm_out_body(const struct ig_args *a, int fmt, int first, struct gemm_memory *mem, size_t *row)
 {
-    if (!HAS_GEMM(fmt)) return;
-    const struct dense d = { &a->mo, a->aoq, a->ao, O_DIM, DIV_UP(N_EMBD, PR), first };
+    if (!IS_BLOCK(fmt)) return;
+    const struct dense d = { &a->mo, a->aoq, O_DIM, DIV_UP(N_EMBD, PR), first };
     gemm_tile y;
     const int rows = dense_sum(y, a, fmt, &d, mem, row);
     EACH_RESULT(rows, first, {
@@ -155,13 +142,13 @@ IG_FN struct item gemm_item(const struct ig_args *a, int *slot, size_t *row, int
 IG_FN void gemm_gate_up_body(const struct ig_args *a, int fmt, const struct item *it, const int *slot,
                              const size_t *row, struct gemm_memory *mem)
 {
-    if (!HAS_GEMM(fmt)) return;
+    if (!IS_BLOCK(fmt)) return;
     const struct ig_dmat *gate = a->in ? &a->dense_gate : &a->gate,
                          *up = a->in ? &a->dense_up : &a->up;
     const size_t expert = a->in ? 0 : (size_t)it->expert * a->expert_stride;
     const int ff = a->in ? a->aside : N_FF, panels = DIV_UP(ff, PR), blocks = DIV_UP(ff, QB);
     const int warp = warp_high() * HIDDEN_PANELS, first = (int)blockIdx.x * (GEMM_HIDDEN / PR) + warp;
-    struct gemm g = { { NULL, NULL }, N_EMBD / QB, it->rows, a->xq, a->xn, row };
+    struct gemm g = { { NULL, NULL }, N_EMBD / QB, it->rows, a->xq, row };
     UNROLL for (int m = 0; m < GEMM_MT; m++)
     {
         const struct ig_dmat *of = m < HIDDEN_PANELS ? gate : up;
@@ -169,7 +156,7 @@ IG_FN void gemm_gate_up_body(const struct ig_args *a, int fmt, const struct item
         g.panel[m] = of->p + expert + (size_t)(p < panels ? p : panels - 1) * of->stride;
     }
     gemm_tile y;
-    any_sum(y, fmt, &g, mem);
+    gemm_sum(y, fmt, &g, mem);
     UNROLL for (int m = 0; m < HIDDEN_PANELS; m++)
     {
         UNROLL for (int n = 0; n < GEMM_NT; n++)
@@ -191,7 +178,6 @@ IG_FN void gemm_gate_up_body(const struct ig_args *a, int fmt, const struct item
         if (b >= blocks) continue;
         const float h = b * QB + lane < panels * PR ? mem->u.hidden[token][i % HIDDEN_BLOCKS * QB + lane] : 0.0f;
         if (ANY_BLOCK(FMT_DOWN)) quantize_warp(a->hq + hidden_block(slot[token]) + xq_place(b, blocks), h);
-        if (ANY_FLOAT(FMT_DOWN)) a->h[(hidden_block(slot[token]) + (size_t)b) * QB + (size_t)lane] = h;
     }
 }
 
@@ -209,14 +195,14 @@ IG_KERNEL(ig_gemm_gate_up, GEMM_THREADS, GEMM_BLOCKS)
 IG_FN void gemm_down_body(const struct ig_args *a, int fmt, const struct item *it, const int *slot,
                           const size_t *row, struct gemm_memory *mem)
 {
-    if (!HAS_GEMM(fmt)) return;
+    if (!IS_BLOCK(fmt)) return;
     const struct ig_dmat *down = a->in ? &a->dense_down : &a->down;
     const size_t expert = a->in ? 0 : (size_t)it->expert * a->expert_stride;
     const int first = (int)blockIdx.x * IG_GEMM_PANELS, ff = WITH_ASIDE && a->in ? a->aside : N_FF;
-    struct gemm g = { { NULL, NULL }, ff / QB, it->rows, a->hq, a->h, row };
+    struct gemm g = { { NULL, NULL }, ff / QB, it->rows, a->hq, row };
     gemm_tile y;
     take_panels(&g, down, expert, first, DIV_UP(N_EMBD, PR));
-    any_sum(y, fmt, &g, mem);
+    gemm_sum(y, fmt, &g, mem);
     EACH_RESULT(it->rows, first, {
         if (r < N_EMBD) a->y[(size_t)slot[token] * N_EMBD + (size_t)r] = with_bias(down, expert, 0, r, value);
     })

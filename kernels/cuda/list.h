@@ -20,6 +20,29 @@
 #endif
 /* 1: a decode step, too, puts K and V into the cache before anyone reads them. */
 #define IG_STEP_STORES (!IG_KV_LORA && (IG_KV_Q8 || IG_N_LAYER_ENC))
+/* Of gemm=fast. */
+#if IG_GEMM_FAST && IG_KV_LORA && IG_Q_LORA
+#define IG_FAST_LATENT_Q_KERNEL(X) X(fast_latent_q, IG_FAST_THREADS, IG_FAST_BYTES)
+#else
+#define IG_FAST_LATENT_Q_KERNEL(X)
+#endif
+#if IG_GEMM_FAST && IG_FLASHES
+#define IG_FLASH_KERNEL(X) X(flash, IG_FLASH_THREADS, IG_FLASH_BYTES(IG_HEAD_DIM))
+#else
+#define IG_FLASH_KERNEL(X)
+#endif
+#if IG_GEMM_FAST
+#define IG_FAST_KERNELS(X) \
+    IG_FLASH_KERNEL(X) \
+    IG_FAST_LATENT_Q_KERNEL(X) \
+    X(fast_qkv, IG_FAST_THREADS, IG_FAST_BYTES) \
+    X(fast_out, IG_FAST_THREADS, IG_FAST_BYTES) \
+    X(fast_gate_up, IG_FAST_THREADS, IG_FAST_BYTES) \
+    X(fast_down, IG_FAST_THREADS, IG_FAST_BYTES) \
+    X(fast_round, IG_ROW_THREADS, 0)
+#else
+#define IG_FAST_KERNELS(X)
+#endif
 /* Where a layer has experts. */
 #if IG_ROUTED
 #define IG_ROUTE_KERNELS(X) \
@@ -64,6 +87,7 @@
 
 #define IG_BATCH_KERNELS(X) \
     IG_TILE_KERNEL(X) \
+    IG_FAST_KERNELS(X) \
     X(gemm_qkv, IG_GEMM_THREADS, IG_GEMM_BYTES) \
     IG_GEMM_LATENT_Q_KERNEL(X) \
     X(gemm_out, IG_GEMM_THREADS, IG_GEMM_BYTES) \

@@ -53,12 +53,11 @@ struct gemm_memory {
 };
 _Static_assert(sizeof(struct gemm_memory) == IG_GEMM_BYTES, "what the host asks for");
 
-/* What a block multiplies.  x: rows of `blocks` struct ig_xq, f: the same as floats; row: of each activation row, where. */
+/* What a block multiplies.  x: rows of `blocks` struct ig_xq; row: of each activation row, where. */
 struct gemm {
     const unsigned char *panel[GEMM_MT]; /* this warp's */
     int blocks, rows;
     const struct ig_xq *x;
-    const float *f;
     const size_t *row;                   /* [GEMM_TOKENS] in shared memory, in blocks */
 };
 typedef float gemm_tile[GEMM_MT][GEMM_NT][4]; /* a lane's: see mma_row, mma_token */

@@ -429,19 +429,26 @@ IG_KERNEL(ig_topk, TOPK_THREADS, 4)
     if (SHARED_GATE && a.shared_gate && t < 32) weigh_shared(&a, a.xn + (size_t)row * N_EMBD, row);
 }
 
-/* The slots that chose expert e, ascending: one warp. */
+/* The slots that chose expert e, ascending: one warp, which asks for the next ones' choices before it looks at some. */
+enum { LIST_BUNCH = 8 };
+IG_FN void list_ask(int *id, const struct ig_args *a, int i, int slots)
+{
+    UNROLL for (int u = 0; u < LIST_BUNCH; u++)
+    {
+        const int at = i + 32 * u + ((int)threadIdx.x & 31);
+        id[u] = at < slots ? a->expert[at] : -1;
+    }
+}
 IG_FN void list_rows(const struct ig_args *a, int32_t *to, int e, int slots)
 {
-    enum { BUNCH = 8 };
     const int lane = (int)threadIdx.x & 31;
-    for (int i = 0; i < slots; i += 32 * BUNCH) {
-        int id[BUNCH];
-        UNROLL for (int u = 0; u < BUNCH; u++)
-        {
-            const int at = i + 32 * u + lane;
-            id[u] = at < slots ? a->expert[at] : -1;
-        }
-        UNROLL for (int u = 0; u < BUNCH; u++)
+    int next[LIST_BUNCH];
+    list_ask(next, a, 0, slots);
+    for (int i = 0; i < slots; i += 32 * LIST_BUNCH) {
+        int id[LIST_BUNCH];
+        UNROLL for (int u = 0; u < LIST_BUNCH; u++) id[u] = next[u];
+        list_ask(next, a, i + 32 * LIST_BUNCH, slots);
+        UNROLL for (int u = 0; u < LIST_BUNCH; u++)
         {
             const unsigned chose = ig_ballot(id[u] == e);
             if (id[u] == e) to[ig_count(chose & ((1u << lane) - 1))] = i + 32 * u + lane;

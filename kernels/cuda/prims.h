@@ -123,23 +123,6 @@ IG_FN void ig_mma16(int *d, const unsigned *a, unsigned b, int c)
         : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(b), "r"(c));
 }
-/* d[16][8] += a[16][16] * b[16][8] of BF16, pairs of columns in words: a[0], a[1] of rows g, g + 8 columns 2c,
- * 2c + 1; a[2], a[3] the same of columns 8 + 2c; b[0], b[1] of column g rows 2c, 8 + 2c.  Products are exact; in
- * which order they are added, and how that is rounded, is the unit's. */
-IG_FN void ig_mma_bf16(float *d, const unsigned *a, const unsigned *b)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-/* Two BF16 of a word, `lo` in the lower half: to nearest, ties to even. */
-IG_FN unsigned ig_to_bf16(float lo, float hi)
-{
-    unsigned w;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(hi), "f"(lo));
-    return w;
-}
 /* Bit i: what lane i of the warp says. */
 IG_FN unsigned ig_ballot(int v) { return __ballot_sync(~0u, v); }
 IG_FN int ig_count(unsigned bits) { return __popc(bits); }
@@ -243,6 +226,14 @@ IG_FN void ig_fetch16(void *dst, const void *src)
                  "l"(src)
                  : "memory");
 }
+/* The first `bytes` of them; the rest are zeros. */
+IG_FN void ig_fetch16_of(void *dst, const void *src, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(dst)),
+                 "l"(src), "r"(bytes)
+                 : "memory");
+}
 IG_FN void ig_fetch8(void *dst, const void *src)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(
@@ -267,6 +258,7 @@ IG_FN void ig_fetch_mark(void) { asm volatile("cp.async.commit_group;" ::: "memo
 IG_FN int ig_swap_int(int v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
 IG_FN float ig_swap(float v, int mask) { return __shfl_xor_sync(~0u, v, mask); }
 
+#include "prims16.h"
 #include "stamp.h"
 /* Everything before this kernel in the stream is done and visible; the next kernel may be put
  * in place.  In that order a kernel's first instructions can count on everything but the

@@ -56,6 +56,17 @@ IG_FN void store_quads(float *dst, const ig_f4 *v, int threads)
     }
 }
 
+/* The same in BF16. */
+IG_FN void round_quads(unsigned short *dst, const ig_f4 *v, int threads)
+{
+    UNROLL for (int u = 0; u < QUADS(N_EMBD, threads); u++)
+    {
+        const int i = quad_at(u, threads);
+        const ig_u2 w = { ig_to_bf16(v[u].x, v[u].y), ig_to_bf16(v[u].z, v[u].w) };
+        if (i < N_EMBD) *(ig_u2 *)(void *)(dst + i) = w;
+    }
+}
+
 /* |x| as bits, which order as the values do; infinities and NaN are above all others. */
 IG_FN unsigned size_bits(float x) { return ig_f32_bits(x) & 0x7fffffffu; }
 IG_FN unsigned larger(unsigned a, unsigned b) { return a > b ? a : b; }

@@ -100,6 +100,9 @@ IG_KERNEL(ig_norm, ROW_THREADS, 2)
     norm_quads(v, w, a.in == 0 ? a.mixer_norm_bias : a.in == 1 ? a.ffn_norm_bias : a.output_norm_bias, xs,
                ROW_THREADS);
     store_quads((a.in == 2 ? a.ln : a.xn) + (size_t)t * N_EMBD, v, ROW_THREADS);
+#if ROWS > 1 && GEMM_FAST
+    if (a.in < 2) round_quads(a.xb + (size_t)t * N_EMBD, v, ROW_THREADS);
+#endif
     if (a.in == 2 ? ANY_BLOCK(FMT_OUTPUT) : ANY_BLOCK(FMT_QKV | FMT_ROUTER | FMT_GATE_UP))
         quantize_quads(q + (size_t)t * (N_EMBD / QB), v, QUADS(N_EMBD, ROW_THREADS), N_EMBD,
                        ROW_THREADS);

@@ -10,6 +10,8 @@
 #if ROWS > 1
 #include "gemm.cu"
 #include "tile.cu"
+#include "fast.cu"
+#include "flash.cu"
 #if N_EXPERT > 0
 #include "router.cu"
 #endif

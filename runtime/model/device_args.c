@@ -56,6 +56,10 @@ void ig_step_fill(unsigned char *mem)
         .host_force = &seen->force, .host_expert = seen->force_expert, .host_weight = seen->force_weight,
     };
     // clang-format on
+#if IG_GEMM_FAST
+    ig_step.args.xb = AT(XB, unsigned short);
+    ig_step.args.hb = AT(H, unsigned short);
+#endif
 #if IG_KV_LORA
     ig_step.args.q = IG_Q_LORA ? AT(QA, float) : AT(QH, float);
     ig_step.args.qaq =

@@ -1,6 +1,7 @@
 /* device_batch.c -- a batch on a device: kernels of the prefill, one after the other.
  *
- * From IG_GEMM_ROWS rows on matrices go to the matrix units, and attention goes by tiles.
+ * From IG_GEMM_ROWS rows on matrices go to the matrix units, and attention goes by tiles; with
+ * gemm=fast both go to those units in 16 bits.
  */
 #include "device_int.h"
 #include "range.h"
@@ -31,33 +32,72 @@ static void run_batch(struct ig_engine *e, int kernel, int x, int y, int z)
     ig_device_launch(e->device, &of_batch[kernel].k, x, y, z, &ig_step.args);
 }
 
-/* From IG_GEMM_ROWS on the matrix units are used (assumed, not measured: gen/plan_device.lua);
- * they know block formats, and BF16 where the plan says so. */
-static int on_matrix_units(int fmt)
+/* How a matrix is multiplied: IG_DEVICE_ROWS rows at a time; from IG_GEMM_ROWS on (assumed, not
+ * measured: gen/plan_device.lua) on the matrix units, which know block formats, and BF16 where the
+ * plan says so. */
+enum way { BY_ROWS, BY_BLOCKS, FAST };
+static const int tokens_of[] = { IG_DEVICE_ROWS, IG_GEMM_TOKENS, IG_FAST_TOKENS };
+
+static enum way way_of(int fmt)
 {
-    return ig_step.args.n >= IG_GEMM_ROWS && (ig_is_block(fmt) || (IG_GEMM_FAST && fmt == IG_BF16));
+    if (ig_step.args.n < (int)IG_GEMM_ROWS) return BY_ROWS;
+    return ig_is_block(fmt) ? BY_BLOCKS : IG_GEMM_FAST && fmt == IG_BF16 ? FAST : BY_ROWS;
 }
+/* Of matrices that one kernel multiplies. */
+static enum way way_of_both(int a, int b) { return way_of(a) == way_of(b) ? way_of(a) : BY_ROWS; }
 
 static int up(int n, int each) { return (n + each - 1) / each; }
 static int groups(void) { return up(ig_step.args.n, IG_DEVICE_ROWS); }
 
-/* Gate, up and down of items of the route, or of the layer's dense block (`aside`). */
-static void batch_mlp(struct ig_engine *e, const struct ig_mat *gate, const struct ig_mat *down,
-                      int aside)
+/* Blocks of gemm=fast along so many panels of an expert: rows of few columns are done sooner, so a
+ * block goes through more tiles; of dense matrices it has one, since those have fewer blocks. */
+static int fast_blocks(int panels, int columns)
 {
-    const int n = ig_step.args.n, wide = on_matrix_units(gate->fmt) && on_matrix_units(down->fmt);
-    const int picked = n * IG_N_EXPERT_USED,
-              most =
-                  aside ? 0 : picked / ig_step.args.group + IG_N_EXPERT; /* group: the router's */
-    const int items = aside           ? up(n, wide ? IG_GEMM_TOKENS : IG_DEVICE_ROWS)
-                      : most < picked ? most
-                                      : picked;
+    enum { COLUMNS = 4096 };
+    const int tiles = up(panels, IG_FAST_PANELS),
+              blocks = up(tiles, columns < COLUMNS ? COLUMNS / columns : 1);
+    ig_step.args.tiles = up(tiles, blocks);
+    return blocks;
+}
+
+/* A dense matrix of so many panels; in two or three ways. */
+static void run_dense(struct ig_engine *e, enum way way, int by_rows, int by_blocks, int fast,
+                      int panels)
+{
+    const int n = ig_step.args.n, each[] = { 1, IG_GEMM_PANELS, IG_FAST_PANELS },
+              kernel[] = { by_rows, by_blocks, fast };
+    ig_step.args.tiles = 1;
+    run_batch(e, kernel[way], up(panels, each[way]), up(n, tokens_of[way]), 1);
+}
+#if IG_GEMM_FAST
+#define FAST_KERNEL(name) BATCH_##name
+#else
+#define FAST_KERNEL(name) (-1) /* never chosen */
+#endif
+
+/* What BF16 matrices read, where no kernel has left it in BF16 (`in` of ig_fast_round). */
+static void round_rows(struct ig_engine *e, int in)
+{
+    ig_step.args.in = in;
+    run_batch(e, FAST_KERNEL(fast_round), ig_step.args.n, 1, 1);
+}
+
+/* Gate, up and down of items of the route, or of the layer's dense block (`aside`). */
+static void batch_mlp(struct ig_engine *e, enum way way, int aside)
+{
+    enum { OF_GATE = IG_ACT == IG_ACT_RELU ? 1 : 2 }; /* ReLU: gate alone */
+    const int n = ig_step.args.n, picked = n * IG_N_EXPERT_USED,
+              most = aside ? up(n, tokens_of[way]) : picked / tokens_of[way] + IG_N_EXPERT;
+    const int items = aside || most < picked ? most : picked;
     const int blocks = aside ? ig_aside_blocks() : FF_BLOCKS; /* of 32 hidden values */
     ig_step.args.in = aside;
-    if (wide) {
-        run_batch(e, BATCH_gemm_gate_up,
-                  up((IG_ACT == IG_ACT_RELU ? 2 : 4) * blocks, IG_GEMM_PANELS), items,
-                  1); /* ReLU: gate alone */
+    if (way == FAST) {
+        const int columns = aside ? ig_step.args.aside : IG_N_FF;
+        run_batch(e, FAST_KERNEL(fast_gate_up), fast_blocks(OF_GATE * 2 * blocks, IG_N_EMBD), items,
+                  1);
+        run_batch(e, FAST_KERNEL(fast_down), fast_blocks(EMBD_PANELS, columns), items, 1);
+    } else if (way == BY_BLOCKS) {
+        run_batch(e, BATCH_gemm_gate_up, up(OF_GATE * 2 * blocks, IG_GEMM_PANELS), items, 1);
         run_batch(e, BATCH_gemm_down, up(EMBD_PANELS, IG_GEMM_PANELS), items, 1);
     } else {
         run_batch(e, BATCH_gate_up, blocks, items, 1);
@@ -68,8 +108,8 @@ static void batch_mlp(struct ig_engine *e, const struct ig_mat *gate, const stru
 #if IG_ROUTED
 static void batch_experts(struct ig_engine *e, const struct ig_layer *l)
 {
-    const int wide = on_matrix_units(l->gate.fmt) && on_matrix_units(l->down.fmt);
-    ig_step.args.group = wide ? (int)IG_GEMM_TOKENS : (int)IG_DEVICE_ROWS;
+    const enum way way = way_of_both(l->gate.fmt, l->down.fmt);
+    ig_step.args.group = tokens_of[way];
     if (ig_step.args.n >= IG_GEMM_ROWS && !ig_is_block(l->router.fmt))
         run_batch(e, BATCH_gemm_router, up(IG_RL_STRIDE / 16, IG_ROUTER_PANELS),
                   up(ig_step.args.n, IG_ROUTER_TOKENS), 1);
@@ -77,7 +117,7 @@ static void batch_experts(struct ig_engine *e, const struct ig_layer *l)
         run_batch(e, BATCH_router, ig_router_blocks(&l->router), groups(), 1);
     run_batch(e, BATCH_topk, ig_step.args.n, 1, 1);
     run_batch(e, BATCH_group, up(IG_N_EXPERT, IG_GROUP_THREADS / 32), 1, 1);
-    batch_mlp(e, &l->gate, &l->down, 0);
+    batch_mlp(e, way, 0);
 }
 #endif
 
@@ -92,18 +132,18 @@ void ig_batch_norm(struct ig_engine *e, int in)
 #if IG_KV_LORA
 static void latent(struct ig_engine *e)
 {
-    const int tiles = up(ig_step.args.n, IG_GEMM_TOKENS);
-    if (on_matrix_units(ig_step.args.mq.fmt) && on_matrix_units(ig_step.args.mk.fmt))
-        run_batch(e, BATCH_gemm_qkv, up(Q_PANELS, IG_GEMM_PANELS) + up(K_PANELS, IG_GEMM_PANELS),
-                  tiles, 1);
-    else
-        run_batch(e, BATCH_qkv, QKV_PANELS, groups(), 1);
-    run_batch(e, BATCH_latent, ig_step.args.n, 1, 1);
+    const struct ig_args *const a = &ig_step.args;
+    const enum way way = way_of_both(a->mq.fmt, a->mk.fmt);
+    const int each[] = { 1, IG_GEMM_PANELS, IG_FAST_PANELS },
+              kernel[] = { BATCH_qkv, BATCH_gemm_qkv, FAST_KERNEL(fast_qkv) };
+    ig_step.args.tiles = 1;
+    run_batch(e, kernel[way], up(Q_PANELS, each[way]) + up(K_PANELS, each[way]),
+              up(a->n, tokens_of[way]), 1);
+    run_batch(e, BATCH_latent, a->n, 1, 1);
 #if IG_Q_LORA
-    if (on_matrix_units(ig_step.args.mq_b.fmt))
-        run_batch(e, BATCH_gemm_latent_q, up(QH_PANELS, IG_GEMM_PANELS), tiles, 1);
-    else
-        run_batch(e, BATCH_latent_q, QH_PANELS, groups(), 1);
+    if (way_of(a->mq_b.fmt) == FAST) round_rows(e, 1);
+    run_dense(e, way_of(a->mq_b.fmt), BATCH_latent_q, BATCH_gemm_latent_q,
+              FAST_KERNEL(fast_latent_q), QH_PANELS);
 #endif
     run_batch(e, BATCH_absorb, ABSORB_BLOCKS, groups(), 1);
 }
@@ -112,15 +152,17 @@ void ig_batch_project(struct ig_engine *e, enum ig_of of)
 {
     struct ig_args *const a = &ig_step.args;
     const int q = of != IG_OF_KV, kv = of != IG_OF_Q;
+    const int each[] = { 1, IG_GEMM_PANELS, IG_FAST_PANELS },
+              kernel[] = { BATCH_qkv, BATCH_gemm_qkv, FAST_KERNEL(fast_qkv) };
+    enum way way = way_of_both(a->mk.fmt, a->mv.fmt);
+    if (!kv) way = way_of(a->mq.fmt);
+    if (q && kv && way != way_of(a->mq.fmt)) way = BY_ROWS;
     a->kv_alone = !q;
-    if ((!q || on_matrix_units(a->mq.fmt)) &&
-        (!kv || (on_matrix_units(a->mk.fmt) && on_matrix_units(a->mv.fmt))))
-        run_batch(e, BATCH_gemm_qkv,
-                  q * up(Q_PANELS, IG_GEMM_PANELS) +
-                      kv * (up(K_PANELS, IG_GEMM_PANELS) + up(V_PANELS, IG_GEMM_PANELS)),
-                  up(a->n, IG_GEMM_TOKENS), 1);
-    else
-        run_batch(e, BATCH_qkv, q * Q_PANELS + kv * (K_PANELS + V_PANELS), groups(), 1);
+    a->tiles = 1;
+    run_batch(e, kernel[way],
+              q * up(Q_PANELS, each[way]) +
+                  kv * (up(K_PANELS, each[way]) + up(V_PANELS, each[way])),
+              up(a->n, tokens_of[way]), 1);
 }
 
 void ig_batch_store(struct ig_engine *e)
@@ -129,10 +171,18 @@ void ig_batch_store(struct ig_engine *e)
 }
 #endif
 
-void ig_batch_attend(struct ig_engine *e)
+/* Attention of the batch; -> its output is what o reads in BF16. */
+static int attend(struct ig_engine *e, int fmt)
 {
-    const int n = ig_step.args.n, fmt = ig_step.args.mo.fmt;
-    const int tiled = IG_TILE_LEAST > 0 && n >= (int)IG_TILE_LEAST;
+    const int n = ig_step.args.n, tiled = IG_TILE_LEAST > 0 && n >= (int)IG_TILE_LEAST;
+#if IG_GEMM_FAST && IG_FLASHES
+    enum { HEADS = IG_FLASH_HEADS(IG_N_HEAD / IG_N_HEAD_KV) };
+    if (n >= (int)IG_GEMM_ROWS) {
+        run_batch(e, BATCH_flash, IG_N_HEAD / HEADS, up(n, 128 / HEADS), 1);
+        if (ig_is_block(fmt)) run_batch(e, BATCH_quantize, n, 1, 1);
+        return fmt == IG_BF16;
+    }
+#endif
 #if IG_TILES
     if (tiled) run_batch(e, BATCH_tile, IG_N_HEAD, up(n, IG_TILE_ROWS), 1);
 #endif
@@ -141,10 +191,14 @@ void ig_batch_attend(struct ig_engine *e)
     run_batch(e, BATCH_values, VALUE_BLOCKS, groups(), 1);
 #endif
     if ((tiled || !OUT_BLOCKS) && ig_is_block(fmt)) run_batch(e, BATCH_quantize, n, 1, 1);
-    if (on_matrix_units(fmt))
-        run_batch(e, BATCH_gemm_out, up(EMBD_PANELS, IG_GEMM_PANELS), up(n, IG_GEMM_TOKENS), 1);
-    else
-        run_batch(e, BATCH_attn_out, EMBD_PANELS, groups(), 1);
+    return 0;
+}
+
+void ig_batch_attend(struct ig_engine *e)
+{
+    const int fmt = ig_step.args.mo.fmt, rounded = attend(e, fmt);
+    if (way_of(fmt) == FAST && !rounded) round_rows(e, 0);
+    run_dense(e, way_of(fmt), BATCH_attn_out, BATCH_gemm_out, FAST_KERNEL(fast_out), EMBD_PANELS);
 }
 
 void ig_batch_ffn(struct ig_engine *e, const struct ig_layer *l)
@@ -153,7 +207,7 @@ void ig_batch_ffn(struct ig_engine *e, const struct ig_layer *l)
 #if IG_ROUTED
     if (ig_step.args.routed) batch_experts(e, l);
 #endif
-    if (ig_step.args.aside) batch_mlp(e, &l->dense_gate, &l->dense_down, 1);
+    if (ig_step.args.aside) batch_mlp(e, way_of_both(l->dense_gate.fmt, l->dense_down.fmt), 1);
     run_batch(e, BATCH_combine, ig_step.args.n, 1, 1);
 }
 

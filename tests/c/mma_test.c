@@ -1,13 +1,12 @@
 /* The emulated matrix unit against plain products, with fragments laid out element by element as
- * the PTX manual writes them: mma.m16n8k32 and m16n8k16 of int8, m16n8k16 of BF16; and the products
- * of gemm=fast (mma_bf16.h) within the bound that is stated there. */
+ * the PTX manual writes them: mma.m16n8k32 and m16n8k16 of int8 (fast_test.c has those of 16 bits). */
 #include "device_shape.h"
 
 #include "emulate.h"
 #include "bytes.h"
 
 #include "emulate_run.h"
-#include "cuda/mma_bf16.h"
+#include "cuda/mma.h"
 
 #include <stdlib.h>
 
@@ -78,89 +77,6 @@ static void test_products(void **state)
     }
 }
 
-/* A tile of gemm=fast: 8 panels of BF16 and up to 64 rows of activations, in doubles and as the
- * block has it. */
-enum { MOST = 160, ROWS_HERE = IG_GEMM_PANELS * PR };
-static uint16_t weights[IG_GEMM_PANELS][MOST / 2][PR][2];
-static float x[GEMM_TOKENS][MOST];
-static float fast[GEMM_TOKENS][ROWS_HERE];
-static int cols, tokens;
-
-static void fast_kernel(const struct ig_args args)
-{
-    IG_SHARED size_t row[GEMM_TOKENS];
-    struct gemm g = { { NULL, NULL }, cols / QB, tokens, NULL, x[0], row };
-    gemm_tile y;
-    (void)args;
-    for (int t = 0; t < tokens; t++) row[t] = (size_t)t * MOST / QB;
-    for (int m = 0; m < GEMM_MT; m++)
-        g.panel[m] = (const unsigned char *)(const void *)weights +
-                     (size_t)((warp_high() * GEMM_MT + m) * cols * PR * 2);
-    fast_sum(y, &g, (struct gemm_memory *)(void *)emu_shared);
-    for (int m = 0; m < GEMM_MT; m++)
-        for (int n = 0; n < GEMM_NT; n++)
-            for (int i = 0; i < 4; i++)
-                fast[(warp_wide() * GEMM_NT + n) * 8 + mma_token(i)]
-                    [(warp_high() * GEMM_MT + m) * PR + mma_row(i)] = y[m][n][i];
-}
-
-static float weight(int row, int col)
-{
-    const uint16_t *all = (const uint16_t *)(const void *)weights;
-    return ig_bits(
-        (unsigned)
-            all[(size_t)(row / PR * cols + col / 2 * 2) * PR + (size_t)(row % PR * 2 + col % 2)]
-        << 16);
-}
-
-/* Largest distance from the exact sum in units of what is allowed. */
-static double fast_error(void)
-{
-    double worst = 0;
-    for (int t = 0; t < tokens; t++) {
-        for (int r = 0; r < ROWS_HERE; r++) {
-            double sum = 0, size = 0;
-            for (int c = 0; c < cols; c++) {
-                sum += (double)weight(r, c) * (double)x[t][c];
-                size += fabs((double)weight(r, c) * (double)x[t][c]);
-            }
-            const double allowed = size * (ldexp(1, -8) + ldexp(cols / 16, -22));
-            const double off = fabs((double)fast[t][r] - sum) / allowed;
-            worst = off > worst ? off : worst;
-        }
-    }
-    return worst;
-}
-
-static void check_fast(int c, int n)
-{
-    struct ig_args args;
-    memset(&args, 0, sizeof args);
-    cols = c;
-    tokens = n;
-    uint16_t *all = (uint16_t *)(void *)weights;
-    for (int i = 0; i < ROWS_HERE * c; i++)
-        all[i] = (uint16_t)(ig_f32_bits((float)(rand() % 2001 - 1000) / 700.0f) >> 16);
-    for (int i = 0; i < GEMM_TOKENS * MOST; i++)
-        x[i / MOST][i % MOST] = (float)(rand() % 200001 - 100000) / 30000.0f;
-    memset(fast, 0xff, sizeof fast);
-    emu_launch(fast_kernel, &args, (struct emu_index){ 1, 1, 1 }, GEMM_THREADS);
-    const double off = fast_error();
-    assert_true(off < 1.0);
-    assert_true(off > 0.05); /* rounded, so not the exact sums */
-}
-
-/* Whole stages, half a stage, less than one; all rows, some, one. */
-static void test_fast(void **state)
-{
-    (void)state;
-    srand(2);
-    check_fast(128, 64);
-    check_fast(160, 64);
-    check_fast(96, 37);
-    check_fast(32, 1);
-}
-
 /* Ties go to the even one, NaN stays NaN, infinity and what rounds to it are infinite. */
 static void test_rounding(void **state)
 {
@@ -174,7 +90,6 @@ static void test_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_products),
-                                        cmocka_unit_test(test_fast),
                                         cmocka_unit_test(test_rounding) };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("mma", tests, NULL, NULL);

@@ -131,15 +131,11 @@ void emu_mma(int *d, const unsigned *a, const unsigned *b, int c, int depth)
     emu_sync_warp();
 }
 
-static float bf16_of(const unsigned *words, int i)
-{
-    const unsigned w = words[i / 2];
-    return ig_bits(i % 2 ? w & 0xffff0000u : w << 16);
-}
+static float bf16_of(unsigned h) { return ig_bits(h << 16); }
 
 /* In the emulated unit the upper 8 columns come first, and the partial sum apart from d: another order than
  * kernels.h's, so that nobody relies on it. */
-void emu_mma_bf16(float *d, const unsigned *a, const unsigned *b)
+static void mma_16(float *d, const unsigned *a, const unsigned *b, float (*number)(unsigned h))
 {
     const int lane = current & 31, warp = current & ~31;
     memcpy(fragment_a[current], a, 4 * sizeof *a);
@@ -149,10 +145,29 @@ void emu_mma_bf16(float *d, const unsigned *a, const unsigned *b)
         const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         float sum = 0.0f;
         for (int k = 15; k >= 0; k--) {
-            const unsigned *wa = fragment_a[warp + row % 8 * 4 + k % 8 / 2], *wb = fragment_b[warp + column * 4 + k % 8 / 2];
-            sum += bf16_of(wa, (k / 8 * 2 + row / 8) * 2 + k % 2) * bf16_of(wb, k / 8 * 2 + k % 2);
+            const unsigned wa = fragment_a[warp + row % 8 * 4 + k % 8 / 2][k / 8 * 2 + row / 8],
+                           wb = fragment_b[warp + column * 4 + k % 8 / 2][k / 8];
+            sum += number(wa >> 16 * (k % 2) & 0xffffu) * number(wb >> 16 * (k % 2) & 0xffffu);
         }
         d[i] += sum;
+    }
+    emu_sync_warp();
+}
+void emu_mma_bf16(float *d, const unsigned *a, const unsigned *b) { mma_16(d, a, b, bf16_of); }
+void emu_mma_f16(float *d, const unsigned *a, const unsigned *b) { mma_16(d, a, b, ig_half); }
+
+static const void *lines[MOST_THREADS];
+void emu_matrices(unsigned *w, const void *line, int turned)
+{
+    const int lane = current & 31, warp = current & ~31;
+    lines[current] = line;
+    emu_sync_warp();
+    for (int i = 0; i < 4; i++) {
+        w[i] = 0;
+        for (int j = 0; j < 2; j++) {
+            const int row = turned ? lane % 4 * 2 + j : lane / 4, column = turned ? lane / 4 : lane % 4 * 2 + j;
+            w[i] |= (unsigned)((const uint16_t *)lines[warp + 8 * i + row])[column] << 16 * j;
+        }
     }
     emu_sync_warp();
 }
@@ -163,6 +178,7 @@ static unsigned bf16_bits(float f)
     if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fff; /* NaN */
     return (u + 0x7fffu + (u >> 16 & 1)) >> 16;
 }
+unsigned ig_to_halves(float lo, float hi) { return ig_to_half(lo) | (unsigned)ig_to_half(hi) << 16; }
 unsigned ig_to_bf16(float lo, float hi) { return bf16_bits(lo) | bf16_bits(hi) << 16; }
 
 static void start(int i)

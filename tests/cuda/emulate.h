@@ -27,6 +27,10 @@ uint32_t emu_swap(uint32_t v, int mask);
 void emu_mma(int *d, const unsigned *a, const unsigned *b, int c, int depth);
 /* d += a * b of BF16, 16 columns; like the device's, not in the order of kernels.h. */
 void emu_mma_bf16(float *d, const unsigned *a, const unsigned *b);
+/* The same of F16. */
+void emu_mma_f16(float *d, const unsigned *a, const unsigned *b);
+/* Four 8 x 8 matrices of 16-bit numbers: see ig_matrices. */
+void emu_matrices(unsigned *w, const void *line, int turned);
 unsigned emu_ballot(int v);
 
 #define EMU_CAT2(a, b) a##_rows##b
@@ -115,6 +119,11 @@ IG_FN void ig_await_clock(unsigned from, unsigned ns)
     while (ig_clock() - from < ns) sched_yield();
 }
 IG_FN void ig_fetch16(void *dst, const void *src) { memcpy(dst, src, 16); }
+IG_FN void ig_fetch16_of(void *dst, const void *src, int bytes)
+{
+    memset(dst, 0, 16);
+    memcpy(dst, src, (size_t)bytes);
+}
 IG_FN void ig_fetch4(void *dst, const void *src) { memcpy(dst, src, 4); }
 IG_FN void ig_fetch8(void *dst, const void *src) { memcpy(dst, src, 8); }
 IG_FN void ig_fetched(void) {}
@@ -123,7 +132,12 @@ IG_FN void ig_fetch_mark(void) {}
 IG_FN void ig_mma32(int *d, const unsigned *a, const unsigned *b, int c) { emu_mma(d, a, b, c, 32); }
 IG_FN void ig_mma16(int *d, const unsigned *a, unsigned b, int c) { emu_mma(d, a, &b, c, 16); }
 IG_FN void ig_mma_bf16(float *d, const unsigned *a, const unsigned *b) { emu_mma_bf16(d, a, b); }
+IG_FN void ig_mma_f16(float *d, const unsigned *a, const unsigned *b) { emu_mma_f16(d, a, b); }
+IG_FN void ig_matrices(unsigned *w, const void *line) { emu_matrices(w, line, 0); }
+IG_FN void ig_matrices_turned(unsigned *w, const void *line) { emu_matrices(w, line, 1); }
 unsigned ig_to_bf16(float lo, float hi);
+unsigned ig_to_halves(float lo, float hi);
+IG_FN float ig_exp2(float x) { return exp2f(x); }
 IG_FN unsigned ig_ballot(int v) { return emu_ballot(v); }
 IG_FN unsigned ig_warp_max(unsigned v)
 {

@@ -112,13 +112,22 @@ end
 function T.test_fast_products_are_asked_for()
   local function fast(...)
     local plan, problems = lib.plan("mixtral", "h200", { ... })
-    return plan and plan.device.gemm_fast, problems[1]
+    return plan and plan.device.fast.gemm_fast, problems[1]
   end
   eq(fast("quant=bf16"), 0)
   eq(fast("quant=bf16", "gemm=exact"), 0)
   eq(fast("quant=bf16", "gemm=fast"), 1)
   local none, why = fast("quant=q8_0", "gemm=fast")
   eq({ none, why }, { nil, "--set: gemm: fast is for matrices in bf16, and this plan has none" })
+  -- The unit's own instructions, and attention, come with it.
+  local function of(hw, ...)
+    local f = lib.plan("mixtral", hw, { "quant=bf16", "ctx=512", ... }).device.fast
+    return { f.code, f.flashes, f.row_bytes }
+  end
+  eq(of("h200"), { "sm_90", 0, 0 })
+  eq(of("h200", "gemm=fast"), { "sm_90a", 1, 8192 })
+  eq(of("h200", "gemm=fast", "kv=q8_0"), { "sm_90a", 0, 8192 })
+  eq(of("a100", "gemm=fast"), { "sm_80", 1, 8192 })
   local p, reasons = lib.plan("tiny-mixtral", "h200", { "quant=bf16" }), {}
   p.model.n_ff = 200
   plan_device.plan(p.model, p.hw, p.formats, p.size, p.mem, p.layout, { gemm = "fast" }, reasons)

@@ -61,7 +61,6 @@ enum {
     /* -- kernels of the device (gen/plan_device.lua) */
     IG_DEVICE_ROWS   = 8,
     IG_GEMM_ROWS     = 32, /* a batch of so many rows uses the matrix units, */
-    IG_GEMM_FAST     = 0, /* 1: those in BF16 too, with sums of their own */
     IG_TILE_LEAST    = 32, /* attention by tiles (0: none do) */
     IG_TILE_PAD      = 0,
     IG_ATTN_HEADS    = 1,
@@ -107,6 +106,8 @@ enum {
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_DEVICE        1 /* 1: a device does the work, or the CPU where there is none */
 #define IG_TILES         1 /* 1: large batches attend by tiles */
+#define IG_GEMM_FAST     0 /* 1: they use the matrix units for BF16 too, */
+#define IG_FLASHES       0 /* and for attention, with sums of their own */
 #define IG_KV_Q8         0 /* 1: the KV cache is in Q8_0 */
 #define IG_UNIFIED       0 /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            1 /* 1: the device has a cache of the experts, RAM has them all */
@@ -231,6 +232,8 @@ enum {
 #define IG_VRAM_LN_BYTES       UINT64_C(524288)
 #define IG_VRAM_LNQ_OFF        UINT64_C(0)
 #define IG_VRAM_LNQ_BYTES      UINT64_C(0)
+#define IG_VRAM_XB_OFF         UINT64_C(0)
+#define IG_VRAM_XB_BYTES       UINT64_C(0)
 #define IG_VRAM_BATCH_OFF      UINT64_C(3946414080)
 #define IG_VRAM_BATCH_BYTES    UINT64_C(16512)
 #define IG_VRAM_PART_OFF       UINT64_C(3946434560)

@@ -93,6 +93,8 @@ enum {
 /* The machine (hw/), and what its bandwidth allows (gen/plan_rate.lua). */
 #define IG_DEVICE        0 /* 1: a device does the work, or the CPU where there is none */
 #define IG_TILES         0 /* 1: large batches attend by tiles */
+#define IG_GEMM_FAST     0 /* 1: they use the matrix units for BF16 too, */
+#define IG_FLASHES       0 /* and for attention, with sums of their own */
 #define IG_KV_Q8         0 /* 1: the KV cache is in Q8_0 */
 #define IG_UNIFIED       0 /* 1: RAM and the device's memory are one: the weights lie in it once, mapped */
 #define IG_XC            0 /* 1: the device has a cache of the experts, RAM has them all */
