@@ -47,7 +47,7 @@ end
 local SHARED_WITH_HOST = { "DATA", "KV", "ROPE", "X", "XN", "XQ", "Q", "K", "V", "AO", "AOQ", "RL", "TOPK",
                            "H", "HQ", "GATE", "LN", "LNQ", "QA", "QH", "KVA", "AL", "ENC", "BIAS" }
 M.COUNTS = 14 -- of a layer: enum ig_dcount of kernels/cuda/args.h
-M.SPLIT_MORE = 9 -- words behind the split, IG_SPLIT_MORE there
+M.SPLIT_MORE = 8 -- words behind the split, IG_SPLIT_MORE there
 
 -- What a decode step with a cache of experts needs beside the slots.
 local function cache_buffers(m)

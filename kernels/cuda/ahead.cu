@@ -1,4 +1,4 @@
-/* ahead.cu -- guesses: what a layer further on will want comes into its set, or into the CPU's caches, while this one works.
+/* ahead.cu -- guesses: what a layer further on will want comes into its set, or the CPU's caches, while this works.
  *
  * The layer's own router on the present residual stream says it (ig_router's last blocks made the logits), or
  * a record (bench --route).  A block beside the experts' work changes that layer's tables for this very
@@ -62,8 +62,7 @@ IG_FN void want(const struct ig_args *a, struct chosen *c, struct guessed *g)
 {
     const struct ig_dahead *h = &a->xc.ahead;
     const int room = c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] - under_way(c);
-    const int ranks = LEAST(c->split[N_EXPERT_USED + IG_SPLIT_RANKS], N_EXPERT_USED);
-    for (int k = 0; k < ranks && g->n < LEAST(room, IG_AHEAD_EACH); k++) {
+    for (int k = 0; k < N_EXPERT_USED && g->n < LEAST(room, IG_AHEAD_EACH); k++) {
         const int e = c->r.id[k];
         if (e < 0 || e >= N_EXPERT || c->way[e] >= 0 || !reachable(a, c, h->before, e)) continue;
         if (h->ways - N_EXPERT_USED - c->filling <= 0) return;
@@ -97,9 +96,9 @@ IG_FN void change_tables(const struct ig_args *a, const struct chosen *c, const 
 /* Before ig_after_previous: what is there of the guessed layer's set. */
 IG_FN void load_ahead(const struct ig_args *a, struct chosen *c, const struct ig_dahead *h, int threads)
 {
-    const int t = (int)threadIdx.x, from = table_of(a, 0);
-    for (int e = t; e < N_EXPERT; e += threads) c->way[e] = ig_load_fresh(h->way + from * N_EXPERT + e);
-    load_victims(c, h->victim + from * VICTIM_WORDS, h->ways);
+    const int t = (int)threadIdx.x;
+    for (int e = t; e < N_EXPERT; e += threads) c->way[e] = load_table(a, h->way + e, N_EXPERT);
+    load_victims(a, c, h->victim, h->ways);
     if (t < N_EXPERT_USED + IG_SPLIT_MORE) c->split[t] = ig_load_fresh(a->xc.split + t);
     if (t < 2 * IG_N_FILL) c->seen[t] = ig_load_fresh(a->xc.seen + t);
 }

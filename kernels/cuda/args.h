@@ -70,7 +70,10 @@ enum ig_dcount {
 };
 
 /* Words of struct ig_ask's split, behind the k + 1 numbers. */
-enum { IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_RANKS, IG_SPLIT_WARM, IG_SPLIT_WAIT, IG_SPLIT_EACH, IG_SPLIT_FADE, IG_SPLIT_MORE };
+enum {
+    IG_SPLIT_PAGES = 1, IG_SPLIT_BEHIND, IG_SPLIT_AHEAD, IG_SPLIT_WARM, IG_SPLIT_WAIT, IG_SPLIT_EACH,
+    IG_SPLIT_FADE, IG_SPLIT_MORE
+};
 
 #define IG_FADE_ONE 16777216.0f /* in IG_SPLIT_FADE: a use counts as much in the next step */
 
@@ -126,9 +129,9 @@ struct ig_dcache {
     /* mapped host memory: the same; what the CPU is asked for and what it answers */
     const int32_t *host_recorded;
     const int32_t *host_split;
-    uint64_t *asked; /* of this layer, told words: n, ranks[k], experts[k], ways[k] to fill (-1: none), number of the
-                      * last prefetch that a layer before it asked for */
-    uint64_t *asked_xq, *asked_xn;       /* the same of what they read */
+    uint64_t *asked; /* of this layer, told words: n, ranks[k], experts[k], ways[k] to fill (-1: none), number of
+                      * the last prefetch that a layer before it asked for */
+    uint64_t *asked_xq, *asked_xn; /* the same of what they read */
     const float *answer;                 /* [k][N_EMBD], rank by rank */
     uint32_t *posted;                    /* step x layers + the last layer that asked + 1 */
     int32_t last;                        /* 1: no later layer has experts; it asks even when nothing is missing */

@@ -157,8 +157,8 @@ IG_FN void see_fills(const struct ig_args *a)
 /* x += o times attention's output. */
 IG_KERNEL(ig_attn_out, PANEL_THREADS, ROWS == 1 ? 4 : LINEAR_BLOCKS)
 {
+    if (CACHED && a.routed && blockIdx.x == 0) see_fills(&a); /* before the wait: what it reads is older */
     DISPATCH(&a, FMT_O, a.mo.fmt, attn_out_body, (int)blockIdx.x)
-    if (CACHED && a.routed && blockIdx.x == 0) see_fills(&a);
 }
 _Static_assert(PANEL_THREADS >= 64 * IG_N_FILL, "a warp a word");
 

@@ -149,8 +149,10 @@ IG_FN void ask_cpu(const struct ig_args *a, const struct chosen *c, int threads)
     if (t == 0) ig_post_host(a->xc.posted, step * N_LAYER + (unsigned)a->layer + 1);
     if (n > 0) {
         const int *xq = (const int *)(const void *)a->xq, *xn = (const int *)(const void *)a->xn;
-        for (int i = t; i < WORDS && ANY_BLOCK(FMT_GATE_UP); i += threads) ig_tell_host(a->xc.asked_xq + i, xq[i], step);
-        for (int i = t; i < N_EMBD && ANY_FLOAT(FMT_GATE_UP); i += threads) ig_tell_host(a->xc.asked_xn + i, xn[i], step);
+        for (int i = t; i < WORDS && ANY_BLOCK(FMT_GATE_UP); i += threads)
+            ig_tell_host(a->xc.asked_xq + i, xq[i], step);
+        for (int i = t; i < N_EMBD && ANY_FLOAT(FMT_GATE_UP); i += threads)
+            ig_tell_host(a->xc.asked_xn + i, xn[i], step);
         __syncthreads(); /* all words are on their way */
         if (t == 0) ig_await_host(a->xc.done, step);
     }

@@ -93,12 +93,20 @@ IG_FN int way_now(int word, int fill, int behind, int ahead)
     return word & COMING && (word & BY_AHEAD ? ahead : behind) - fill < 0 ? -2 - (word & JUST_WAY) : word & JUST_WAY;
 }
 
+/* A word of the copy that this step reads, of two `apart`: both are asked for while the step's number is on its
+ * way. */
+IG_FN int load_table(const struct ig_args *a, const int32_t *word, int apart)
+{
+    const int first = ig_load_fresh(word), second = ig_load_fresh(word + apart);
+    return table_of(a, 0) ? second : first;
+}
+
 /* Victims as in struct chosen, and how many ways are being filled. */
-IG_FN void load_victims(struct chosen *c, const int32_t *victim, int ways)
+IG_FN void load_victims(const struct ig_args *a, struct chosen *c, const int32_t *victim, int ways)
 {
     const int t = (int)threadIdx.x;
     if (t >= VICTIM_WORDS) return;
-    const int way = ig_load_fresh(victim + t);
+    const int way = load_table(a, victim + t, VICTIM_WORDS);
     if (t == VICTIMS) c->filling = way > 0 ? way : 0;
     else c->victim[t] = way != -1 ? way : t < ways ? t | EMPTY_WAY : NO_WAY;
 }
@@ -107,17 +115,18 @@ IG_FN void load_victims(struct chosen *c, const int32_t *victim, int ways)
  * order is that of the ways. */
 IG_FN void load_set(const struct ig_args *a, struct chosen *c, int threads)
 {
-    const int t = (int)threadIdx.x, from = table_of(a, 0);
+    const int t = (int)threadIdx.x;
     const int behind = ig_load_fresh(a->xc.seen + IG_BEHIND), ahead = ig_load_fresh(a->xc.seen + IG_AHEAD);
     for (int w = t; w < SET_WAYS; w += threads) c->held[w] = -1.0f;
     __syncthreads();
     for (int e = t; e < N_EXPERT; e += threads) {
-        c->way[e] = way_now(ig_load_fresh(a->xc.way + from * N_EXPERT + e),
-                            ig_load_fresh(a->xc.fill + from * N_EXPERT + e), behind, ahead);
-        c->use[e] = ig_load_float(a->xc.use + from * N_EXPERT + e);
+        const float first = ig_load_float(a->xc.use + e), second = ig_load_float(a->xc.use + N_EXPERT + e);
+        c->way[e] = way_now(load_table(a, a->xc.way + e, N_EXPERT), load_table(a, a->xc.fill + e, N_EXPERT), behind,
+                            ahead);
+        c->use[e] = table_of(a, 0) ? second : first;
         if (c->way[e] >= 0) c->held[c->way[e]] = c->use[e];
     }
-    load_victims(c, a->xc.victim + from * VICTIM_WORDS, a->xc.ways);
+    load_victims(a, c, a->xc.victim, a->xc.ways);
     if (t < N_EXPERT_USED + IG_SPLIT_MORE) c->split[t] = ig_load_fresh(a->xc.split + t);
     if (t < 2 * IG_N_FILL) c->seen[t] = ig_load_fresh(a->xc.seen + t);
 }

@@ -65,15 +65,20 @@ static void judge(struct ig_trial *t, const struct ig_trial_rule *rule)
     }
 }
 
-/* What is far behind the fastest is not tried again in this trial. */
-static void leave_out(struct ig_trial *t, const struct ig_trial_rule *rule)
+/* What is far behind the fastest, after two rounds twice as far, is not tried again in this trial.
+ * -> how many ways are left */
+static int leave_out(struct ig_trial *t, const struct ig_trial_rule *rule)
 {
-    int best = 0;
+    int best = 0, left = 0;
+    const double far = (rule->behind - 1.0) * (t->round < 2 ? 2.0 : 1.0);
     double error;
     for (int w = 1; w < t->n_way; w++)
         if (!t->out[w] && against(t, w, best, &error) < 0.0) best = w;
-    for (int w = 0; w < t->n_way; w++)
-        t->out[w] |= against(t, w, best, &error) - error > rule->behind - 1.0;
+    for (int w = 0; w < t->n_way; w++) {
+        t->out[w] |= against(t, w, best, &error) - error > far;
+        left += !t->out[w];
+    }
+    return left;
 }
 
 /* The way of the trial's block: every other round backwards. */
@@ -90,7 +95,7 @@ static int next_block(struct ig_trial *t, const struct ig_trial_rule *rule)
     do {
         if (++t->turn < (uint32_t)t->n_way) continue;
         t->turn = 0;
-        if (t->round % 2) leave_out(t, rule);
+        if (t->round % 2 && leave_out(t, rule) < 2) t->round = rule->rounds - 1;
         if (++t->round == rule->rounds) return 0;
     } while (t->out[way_now(t)]);
     return 1;

@@ -5,8 +5,9 @@
  * the block before left and do not count.  A block is worth the mean of the middle half of its
  * steps: a thread that was taken away from its core for a while decides nothing.  Way 0 is what
  * reckoning chose: another has to be faster by more than what rounds differ by chance (the text's
- * steps are not alike).  A way that is far behind after two rounds is left out of the others.
- * The owner says when a step begins and how long it took; no clock is read here.
+ * steps are not alike).  A way that is far behind after two rounds, or four, is left out of the
+ * others, which end when one is left.  The owner says when a step begins and how long it took; no
+ * clock is read here.
  */
 #ifndef IG_TRIAL_H
 #define IG_TRIAL_H
@@ -21,7 +22,8 @@ struct ig_trial_rule {
     uint32_t rounds;      /* blocks of each way; even */
     uint32_t every;       /* steps from one trial's end to the next */
     double gain;          /* another way is taken at so much of way 0's time, or less */
-    double behind;        /* a way that takes so many times the fastest's time is left out */
+    double behind; /* a way that takes so many times the fastest's time after four rounds is left
+                      out */
 };
 
 struct ig_trial {

@@ -28,7 +28,6 @@ _Static_assert((SEEN + 2 * IG_N_FILL * IG_N_LAYER) * 4 == IG_VRAM_COUNT_BYTES, "
 _Static_assert(IG_ASK_PAGES == IG_N_EXPERT_USED + IG_SPLIT_PAGES &&
                    IG_ASK_BEHIND == IG_N_EXPERT_USED + IG_SPLIT_BEHIND &&
                    IG_ASK_AHEAD == IG_N_EXPERT_USED + IG_SPLIT_AHEAD &&
-                   IG_ASK_RANKS == IG_N_EXPERT_USED + IG_SPLIT_RANKS &&
                    IG_ASK_WARM == IG_N_EXPERT_USED + IG_SPLIT_WARM &&
                    IG_ASK_WAIT == IG_N_EXPERT_USED + IG_SPLIT_WAIT &&
                    IG_ASK_EACH == IG_N_EXPERT_USED + IG_SPLIT_EACH &&

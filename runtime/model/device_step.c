@@ -45,14 +45,6 @@ static int routed_blocks(const struct ig_engine *e, int cached)
     return cached || !IG_MANY_ITEMS(items) || items < most ? items : most;
 }
 
-/* Blocks that fill slots over the link, behind so many others: as many as there can be at once
- * beside them, since most layers have nothing for them to do, and an expert's at least. */
-static int fill_blocks(const struct ig_engine *e, int others)
-{
-    const int each = IG_FILL_PIECES(IG_N_EMBD), room = 2 * ig_device_units(e->device) - others;
-    return room < each ? each : room < IG_N_EXPERT_USED * each ? room : IG_N_EXPERT_USED * each;
-}
-
 static void layer_step(struct ig_engine *e, int layer)
 {
     ig_step_layer(e, layer);
@@ -84,8 +76,10 @@ static void layer_step(struct ig_engine *e, int layer)
     run_step(e, STEP_router, IG_ROUTER_LEAVES(IG_N_EMBD) + routers * (1 + guesses), 1);
     const int cached = IG_XC && ig_step.args.routed;
     const int asks = cached && ig_step.args.xc.posted != NULL;
-    const int blocks = asks + guesses + routed_blocks(e, cached) + ig_aside_blocks();
-    run_step(e, STEP_gate_up, blocks + (cached ? fill_blocks(e, blocks) : 0), 1);
+    /* Blocks that fill slots: enough for the link, and most layers have nothing for them to do. */
+    const int fills = cached ? IG_FILL_PIECES(IG_N_EMBD) : 0;
+    run_step(e, STEP_gate_up, asks + guesses + routed_blocks(e, cached) + ig_aside_blocks() + fills,
+             1);
     run_step(e, STEP_down, EMBD_PANELS + cached, 1);
 }
 

@@ -24,14 +24,13 @@ struct ig_flag {
 
 /* Words of `split` behind its k + 1 numbers: how many pages of 4 KiB of the experts the link can
  * reach; how many fills may be under way for one behind the work to begin, and for a prefetch; how
- * many ranks of a guess are prefetched; how many experts that will be missing a layer names ahead;
- * 1: the next to arrive is waited for; 1: layers ask even when nothing is missing; what
- * a use counts in the next step, of IG_FADE_ONE (kernels/cuda/args.h). */
+ * many experts that will be missing a layer names ahead; 1: the next to arrive is waited for; 1:
+ * layers ask even when nothing is missing; what a use counts in the next step, of IG_FADE_ONE
+ * (kernels/cuda/args.h). */
 enum {
     IG_ASK_PAGES = IG_N_EXPERT_USED + 1,
     IG_ASK_BEHIND,
     IG_ASK_AHEAD,
-    IG_ASK_RANKS,
     IG_ASK_WARM,
     IG_ASK_WAIT,
     IG_ASK_EACH,
@@ -103,7 +102,7 @@ struct ig_miss {
     struct ig_miss_way {
         const char *name;
         int32_t split[IG_N_EXPERT_USED + 1];
-        int behind, ahead, ranks, warm; /* IG_ASK_... */
+        int behind, ahead, warm; /* IG_ASK_... */
     } way[IG_TRIAL_WAYS];
     struct ig_trial trial; /* of these, by the time of steps */
     double began;          /* of the step under way */

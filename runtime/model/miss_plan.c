@@ -48,7 +48,6 @@ static struct ig_miss_way *add_way(struct ig_miss *m, int *n, const char *name, 
 {
     struct ig_miss_way *w = &m->way[(*n)++];
     *w = (struct ig_miss_way){ .name = name, .ahead = ahead, .behind = behind };
-    w->ranks = IG_N_EXPERT_USED;
     w->warm = ahead && IG_XC_SLOT_BYTES / (uint64_t)m->team.n <= WARM_BYTES ? IG_WARM_MOST : 0;
     return w;
 }
@@ -117,7 +116,6 @@ void ig_miss_begin(struct ig_miss *m, int pinning, int each)
     split[IG_ASK_PAGES] = (int32_t)(m->reach / 4096);
     split[IG_ASK_BEHIND] = pinning ? 0 : w->behind;
     split[IG_ASK_AHEAD] = pinning ? 0 : w->ahead;
-    split[IG_ASK_RANKS] = w->ranks;
     split[IG_ASK_WARM] = w->warm;
     split[IG_ASK_EACH] = each;
     split[IG_ASK_FADE] = (int32_t)(ig_miss_fade(m) * IG_FADE_ONE);

@@ -264,6 +264,17 @@ static void far_behind_is_left_out(void **state)
     assert_int_equal(t.now, 1);
 }
 
+static double took_apart(int way, uint32_t i) { return (void)i, way == 1 ? 1.0 : 2.0; }
+static void one_way_left_ends_it(void **state)
+{
+    (void)state;
+    struct ig_trial t;
+    ig_trial_init(&t, &rule, 2);
+    assert_int_equal(run(&t, took_apart, rule.warm + 4 * rule.block), 1);
+    assert_int_equal(t.trials, 1);
+    assert_int_equal(t.now, 1);
+}
+
 /* A text whose steps are not alike: what chance makes of a few rounds is no reason to leave way 0,
  * what all rounds say is. */
 static double gains;
@@ -302,6 +313,7 @@ int main(void)
         cmocka_unit_test(trial_order),
         cmocka_unit_test(one_late_step_decides_nothing),
         cmocka_unit_test(far_behind_is_left_out),
+        cmocka_unit_test(one_way_left_ends_it),
         cmocka_unit_test(chance_is_no_reason),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

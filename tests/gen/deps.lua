@@ -93,6 +93,20 @@ function T.test_every_test_has_a_name_of_its_own()
   end
 end
 
+-- A table of results has one header: rows of another shape are another file.
+function T.test_results_are_one_table_a_file()
+  for _, path in ipairs(lib.lines(("find '%s./bench/results' -name '*.csv' -o -name '*.tsv'"):format(lib.root))) do
+    local mark, fields = path:find("%.tsv$") and "\t" or ",", nil
+    for line in lib.read(path):gmatch("[^\n]+") do
+      if line:sub(1, 1) ~= "#" then
+        local n = select(2, line:gsub(mark, ""))
+        fields = fields or n
+        lu.assertEquals(n, fields, path .. ": " .. line)
+      end
+    end
+  end
+end
+
 function T.test_luacheck()
   local _, code = lib.run("command -v luacheck")
   lu.skipIf(code ~= 0, "no luacheck")
