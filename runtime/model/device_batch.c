@@ -47,7 +47,9 @@ static enum way way_of(int fmt)
 static enum way way_of_both(int a, int b) { return way_of(a) == way_of(b) ? way_of(a) : BY_ROWS; }
 
 static int up(int n, int each) { return (n + each - 1) / each; }
+#if IG_ROUTED || IG_KV_LORA
 static int groups(void) { return up(ig_step.args.n, IG_DEVICE_ROWS); }
+#endif
 
 /* Blocks of gemm=fast along so many panels of an expert: rows of few columns are done sooner, so a
  * block goes through more tiles; of dense matrices it has one, since those have fewer blocks. */
