@@ -13,12 +13,12 @@
 #define N_VOCAB            64
 #define N_ROW              64
 #define N_WAY              0
+#define N_UNIT             0
 #define N_SEQ_BLOCK        4
 #define N_SPAN             1
 #define SPAN_BLOCKS        16
 #define KV_FMT             1
 #define TILE_PAD           4
-#define TILE_TALL          8
 #define ATTN_HEADS         1
 #define ATTN_SLICE         32
 #define N_LAYER            2
