@@ -19,7 +19,8 @@ usage: build.lua MODEL HW [--set key=value]... [--explain | --dump] [--probe] [-
              predict=none|next-router|history|hybrid|forest|mlp, predictor=FILE (for forest
              and mlp, from tools/train_predictor.py), least=CHANCE of a prefetch, stride=N;
              with a GPU: vram=BYTES at most, of the cache of experts there vram_ways=N, policy=decay|static,
-             gemm=exact|fast (of BF16 matrices in a batch: not the CPU's bits, within 2^-8),
+             gemm=exact|fast (BF16 matrices, and attention with an F16 cache, in a batch: not the CPU's
+             bits, within stated bounds),
              gemm_rows=N, tile_rows=N: least rows for matrix units, for tiles of attention
   --explain  print the plan for a person; write nothing
   --dump     print every number of the plan; write nothing

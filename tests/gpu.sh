@@ -2,7 +2,8 @@
 # The device's bits against the CPU's, by the same program (TAP):  tests/gpu.sh [NAME...]
 #
 # For each engine: hidden rows, routing and logits of a prompt in batches of 1, 7 and 64, and of
-# tokens made after it one by one, are equal byte for byte.  An engine is out/test/gpu-NAME/, its
+# tokens made after it one by one, are equal byte for byte (of gemm=fast, batches that go to the
+# matrix units are near the CPU's instead: check_fast).  An engine is out/test/gpu-NAME/, its
 # weights are packed here; or it is ROOT/NAME/ of a bundle (tests/gpu_bundle.sh), which has both and
 # what another machine's CPU made of them.  RUN is put in front of the device's runs
 # (RUN="compute-sanitizer --tool memcheck --error-exitcode 9").

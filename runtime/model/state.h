@@ -98,7 +98,7 @@ struct ig_engine {
 struct ig_worker {
     struct ig_engine *e;
     int tid;
-    int warmed;                 /* layers whose guesses it has seen in this step (miss.c) */
+    int warmed;                 /* layers whose guesses it has seen in this step (miss_hear.c) */
     const void **ptr;           /* [IG_N_SLOT] activation rows of one kernel call */
     float (*ya)[IG_PANEL_ROWS]; /* [IG_N_SLOT] results of one kernel call */
     float (*yb)[IG_PANEL_ROWS]; /* the same */
