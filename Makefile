@@ -10,7 +10,10 @@
 #   make units plan-units           the tests of the C and of the Lua parts alone
 #   make test-gpu bench-gpu         on a machine with the GPU (EMULATE=1 test-gpu: without one)
 #   make matrix                     every model on every machine profile
+#   make bench-kernels bench-attn   the CPU's kernels alone;  make gpu-bundle DEST=FOLDER: for a machine with a GPU
+#   make setup-arm64                what tests of AArch64 need
 #   make install PREFIX=/usr/local DESTDIR=
+#   make clean                      remove what was built, not packed weights; make distclean: these too
 #
 # SAN=address,undefined builds everything with those sanitizers; ASSERT=1 keeps IG_ASSERT;
 # RANGES=1 names the host's phases for a profiler (NVTX, Nsight Systems); STAMPS=1 has a device's kernels stamp
@@ -89,7 +92,7 @@ endif
 PLAN_OBJ   += $(if $(TILES),$(COMMON)/tests/c/amx_engine.o)
 BIN        := $(OUT)/$(BINARY)$(FLAVOR)
 
-.PHONY: all build check cubins generate help setup demo test matrix golden format install clean replay render ids bench-kernels bench-attn
+.PHONY: all build check cubins generate help setup demo test matrix golden format install clean distclean replay render ids bench-kernels bench-attn
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 
@@ -235,5 +238,9 @@ install: build
 format:
 	clang-format -i $(wildcard runtime/*/*.[ch] kernels/*.h kernels/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.[ch] tests/templates/*.c tests/tokenizer/*.c tools/*.c tools/*/*.[ch] bench/*.c)
 
+# Packed weights stay: they took longest.
 clean:
+	$(Q)[ ! -d out ] || find out ! -type d ! -name '*.ingot' -delete
+	$(Q)[ ! -d out ] || find out -depth -type d -empty -delete
+distclean:
 	rm -rf out

@@ -3,6 +3,7 @@
 # (bench/predict.sh).  About a minute.
 #   bench/replay.sh REPLAY_BINARY [SHARED_FOLDER]
 set -eu
+[ $# -ge 1 ] || { echo "replay.sh: want REPLAY_BINARY (make replay), got none" >&2; exit 2; }
 replay=$1
 traces=${2:-../shared}/traces
 out=bench/results/replay

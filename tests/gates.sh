@@ -21,11 +21,15 @@ hot="device_step device_batch device_args device_encoder device_cache device_hot
      tier tier_ahead mover move_check xcache stride policy_lru policy_lru2 policy_decay policy_echo policy_static
      pick trial predict_cells predict_sense predict_next predict_history predict_hybrid predict_forest predict_mlp"
 built=""
+missing=""
 for f in $hot; do
+    before=$built
     for o in out/$id/obj/runtime/*/$f.o out/test/t-tier/obj/runtime/*/$f.o out/test/gpu-*/obj*/runtime/*/$f.o out/common/runtime/*/$f.o; do
         [ -f "$o" ] && built="$built $o"
     done
+    [ "$built" != "$before" ] || missing="$missing $f"
 done
+report "each per-token file was built" "$missing"
 # shellcheck disable=SC2086
 found=$(nm -uA $built | awk '{ f = $1; sub(/:$/, "", f); sub(/.*\//, "", f) }
     $3 ~ /^(malloc|calloc|realloc|free|mmap|munmap|posix_memalign|aligned_alloc|strdup|fopen|printf|fprintf|vprintf|vfprintf|sprintf|snprintf|vsprintf|vsnprintf|qsort)$/ && !(f == "out.o" && $3 == "vsnprintf") { print f ": " $3 "; " }')

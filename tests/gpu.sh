@@ -50,8 +50,13 @@ check_fast() { # name, binary, weights
     # shellcheck disable=SC2046
     cpu "$2" eval -m "$3" $(cat "$tmp/ids") --greedy 0 --dump "$tmp/want" >"$tmp/text" 2>"$tmp/out"
     numbers "$tmp/want" >"$tmp/b"
-    within=0.02
-    [ "$1" != fast-switch ] || within=0.06 # its scores are not scaled
+    # About twice what the H200 shows, all values and nine of ten: 0.005 where no router's choice turns.
+    case $1 in
+    fast-qwen3) whole=0.08 within=0.02 ;;   # 0.041, 0.009
+    fast-gpt-oss) whole=0.05 within=0.02 ;; # 0.023, 0.008
+    fast-switch) whole=0.06 within=0.06 ;;  # 0.031, 0.039: its scores are not scaled
+    *) whole=0.02 within=0.02 ;;
+    esac
     for batch in 64 "$tokens"; do
         rm -f "$tmp/got"
         # shellcheck disable=SC2046
@@ -62,7 +67,7 @@ check_fast() { # name, binary, weights
             NF != 2 { bad = 1 } END { print (bad || n == 0 ? "nan" : sqrt(d / s)), sqrt(s / n), "all" }' | sort -g |
             awk '$3 == "all" { all = $1; size = $2; next } { x[n++] = $1 } END { print all, (size > 0 ? x[int(0.9 * n)] / size : "nan") }')
         report "$1: batches of $batch are near the CPU's: ${off% *} of the values' size, nine of ten within ${off#* }" \
-            "$(echo "${off:-nan nan}" | awk -v most="$within" '!($1 > 0 && $1 < 0.1 && $2 < most) { print "want above 0 and below 0.1, below " most }'; [ -n "$off" ] || tail -5 "$tmp/out")"
+            "$(echo "${off:-nan nan}" | awk -v all="$whole" -v most="$within" '!($1 > 0 && $1 < all && $2 < most) { print "want above 0 and below " all ", below " most }'; [ -n "$off" ] || tail -5 "$tmp/out")"
     done
 }
 
