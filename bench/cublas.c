@@ -4,7 +4,8 @@
  * Y [rows x out] = X [rows x in] W^T [in x out], all BF16; prints CSV: medians of 9.
  * The library is opened at run time, as is usual where no static archive of it is.
  *
- * gcc -std=gnu11 -O2 -isystem CUDA/include bench/cublas.c CUDA/lib64/libcudart_static.a -ldl -lpthread -lrt
+ * gcc -std=gnu11 -O2 -isystem CUDA/include bench/cublas.c CUDA/lib64/libcudart_static.a -ldl
+ * -lpthread -lrt
  */
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -15,9 +16,10 @@
 enum { REPS = 9, IN_FLIGHT = 10 };
 
 static cublasStatus_t (*create)(cublasHandle_t *);
-static cublasStatus_t (*gemm)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void *,
-                              const void *, cudaDataType, int, const void *, cudaDataType, int, const void *, void *,
-                              cudaDataType, int, cublasComputeType_t, cublasGemmAlgo_t);
+static cublasStatus_t (*gemm)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
+                              const void *, const void *, cudaDataType, int, const void *,
+                              cudaDataType, int, const void *, void *, cudaDataType, int,
+                              cublasComputeType_t, cublasGemmAlgo_t);
 
 static _Noreturn void die(const char *what, const char *why)
 {
@@ -45,7 +47,8 @@ static void fill(void *p, size_t n) /* plain numbers: a device clocks down less 
 {
     unsigned short *h = malloc(n * 2);
     if (!h) die("host memory", "none left");
-    for (size_t i = 0; i < n; i++) h[i] = (unsigned short)(0x3c00 + (i * 2654435761u >> 8 & 0x3ff) + (i & 1) * 0x8000);
+    for (size_t i = 0; i < n; i++)
+        h[i] = (unsigned short)(0x3c00 + (i * 2654435761u >> 8 & 0x3ff) + (i & 1) * 0x8000);
     ok(cudaMemcpy(p, h, n * 2, cudaMemcpyHostToDevice), "copy");
     free(h);
 }
@@ -72,8 +75,9 @@ static void shape(cublasHandle_t h, int rows, int in, int out)
     for (int r = -1; r < REPS; r++) { /* the first is to warm up */
         ok(cudaEventRecord(t0, 0), "event");
         for (int i = 0; i < IN_FLIGHT; i++)
-            if (gemm(h, CUBLAS_OP_T, CUBLAS_OP_N, out, rows, in, &one, w, CUDA_R_16BF, in, x, CUDA_R_16BF, in, &zero, y,
-                     CUDA_R_16BF, out, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT))
+            if (gemm(h, CUBLAS_OP_T, CUBLAS_OP_N, out, rows, in, &one, w, CUDA_R_16BF, in, x,
+                     CUDA_R_16BF, in, &zero, y, CUDA_R_16BF, out, CUBLAS_COMPUTE_32F,
+                     CUBLAS_GEMM_DEFAULT))
                 die("cublasGemmEx", "failed");
         ok(cudaEventRecord(t1, 0), "event");
         ok(cudaEventSynchronize(t1), "products");
@@ -81,7 +85,8 @@ static void shape(cublasHandle_t h, int rows, int in, int out)
     }
     qsort(ms, REPS, sizeof *ms, by_size);
     const double flop = 2.0 * rows * in * out * IN_FLIGHT;
-    printf("%d,%d,%d,%.4f,%.1f\n", rows, in, out, ms[REPS / 2] / IN_FLIGHT, flop / ms[REPS / 2] * 1e-9);
+    printf("%d,%d,%d,%.4f,%.1f\n", rows, in, out, ms[REPS / 2] / IN_FLIGHT,
+           flop / ms[REPS / 2] * 1e-9);
     fflush(stdout);
     ok(cudaFree(x), "free");
     ok(cudaFree(w), "free");
@@ -90,13 +95,15 @@ static void shape(cublasHandle_t h, int rows, int in, int out)
 
 int main(void)
 {
-    static const int shapes[][3] = { { 8192, 8192, 8192 }, { 2048, 2048, 5120 }, { 8192, 2048, 5120 },
-                                     { 2048, 4096, 2048 }, { 8192, 4096, 2048 }, { 512, 2048, 1536 },
+    static const int shapes[][3] = { { 8192, 8192, 8192 }, { 2048, 2048, 5120 },
+                                     { 8192, 2048, 5120 }, { 2048, 4096, 2048 },
+                                     { 8192, 4096, 2048 }, { 512, 2048, 1536 },
                                      { 512, 768, 2048 },   { 8192, 2048, 1536 } };
     cublasHandle_t h;
     load();
     if (create(&h)) die("cublasCreate", "failed");
     puts("rows,in,out,ms,tflop_per_s");
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) shape(h, shapes[i][0], shapes[i][1], shapes[i][2]);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        shape(h, shapes[i][0], shapes[i][1], shapes[i][2]);
     return 0;
 }

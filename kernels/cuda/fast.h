@@ -2,8 +2,8 @@
  *
  * Not the sums of kernels.h: activations are rounded to BF16, which the unit wants, and the unit adds 16 products at
  * a time in an order of its own.  A result is within 2^-8 of the sum of its products' sizes of the exact one
- * (the rounding), and 2^-22 of that sum for each step of 16 columns (the additions): tests/c/fast_test.c.  So a
- * batch's bits are not the CPU's, nor those of a batch that is too small to come here.
+ * (the rounding: tests/c/mma_test.c), and 2^-22 of that sum for each step of 16 columns (the additions:
+ * tests/c/fast_test.c).  So a batch's bits are not the CPU's, nor those of a batch that is too small to come here.
  *
  * A warp multiplies two panels with all activation rows of the block's tile.  Weights go from memory to the
  * registers of the lane that multiplies them, seven steps ahead, and into L2 before: 8 bytes are 2 rows of 2 columns,

@@ -4,9 +4,9 @@
  * The link brings layers one after the other into two buffers in turn, while the layers before are
  * computed; a layer of the processor's leaves the link free for those behind it.  As many layers
  * are the processor's, evenly between the others, as make the batch end soonest; none or all are
- * among the choices, so it never takes longer than with either alone.  Where both work, either takes
- * longer, since they share RAM; so both do only where that is clearly sooner.  What the processor
- * took in earlier batches corrects the reckoning for batches of like size.
+ * among the choices, so it never takes longer than with either alone.  Where both work, either
+ * takes longer, since they share RAM; so both do only where that is clearly sooner.  What the
+ * processor took in earlier batches corrects the reckoning for batches of like size.
  */
 #ifndef IG_PICK_H
 #define IG_PICK_H
@@ -24,7 +24,7 @@ struct ig_pick {
     /* What the processor took, of what was reckoned for it alone, in batches of a size: by itself
      * and beside the link; 0: there were none. */
     double seen[2][IG_PICK_SIZES];
-    int n_expert, n_used;           /* of a layer; of a row */
+    int n_expert, n_used; /* of a layer; of a row */
 };
 
 /* How many experts n rows of a text choose together: neighbours choose alike, so n rows choose as

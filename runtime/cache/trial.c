@@ -1,6 +1,8 @@
 /* trial.c -- see trial.h. */
 #include "trial.h"
 
+#include "base.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -111,6 +113,7 @@ static void begin(struct ig_trial *t)
 void ig_trial_init(struct ig_trial *t, const struct ig_trial_rule *rule, int n_way)
 {
     /* The first trial begins after `warm` steps, the next ones `every` steps after one's end. */
+    IG_ASSERT(n_way <= IG_TRIAL_WAYS && rule->rounds <= IG_TRIAL_ROUNDS);
     memset(t, 0, sizeof *t);
     t->n_way = n_way;
     t->round = rule->rounds;

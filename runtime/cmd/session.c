@@ -61,10 +61,11 @@ static enum ig_err load_tokenizer(struct ig_session *s, const struct ig_wfile *f
 {
     size_t bytes = 0;
     if (f->h.tokenizer.bytes == 0)
-        return ig_fail(why, IG_FAIL,
-                       "the weights file has no tokenizer (random weights have none; of a checkpoint "
-                       "without one, pack --tokenizer SRC takes another's): only bench, info and eval "
-                       "--tokens can use it");
+        return ig_fail(
+            why, IG_FAIL,
+            "the weights file has no tokenizer (random weights have none; of a checkpoint "
+            "without one, pack --tokenizer SRC takes another's): only bench, info and eval "
+            "--tokens can use it");
     enum ig_err err = ig_wfile_tokenizer(f, &s->blob, &bytes, why);
     if (err == IG_OK) err = ig_tok_load(&s->tok, s->blob, bytes, IG_N_VOCAB, why);
     return err;

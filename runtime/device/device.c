@@ -281,8 +281,8 @@ double ig_device_link(struct ig_device *d)
     return best;
 }
 
-/* In the copies' stream, behind one: it ends no sooner than a slow link would let it, at so many us.  It
- * sleeps through, since all processors may be at work. */
+/* In the copies' stream, behind one: it ends no sooner than a slow link would let it, at so many
+ * us.  It sleeps through, since all processors may be at work. */
 static void copy_ends(void *arg)
 {
     const double until = 1e-6 * (double)(uintptr_t)arg;

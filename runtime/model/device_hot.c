@@ -1,9 +1,9 @@
-/* device_hot.c -- each set is filled at start with the layer's most used experts of the plan's table
- * (gen/plan_hot.lua), the lower id first.  Policy static keeps them; the cache that learns begins with them,
- * and with uses as if the table's trace had gone on for ever.
+/* device_hot.c -- each set is filled at start with the layer's most used experts of the plan's
+ * table (gen/plan_hot.lua), the lower id first.  Policy static keeps them; the cache that learns
+ * begins with them, and with uses as if the table's trace had gone on for ever.
  *
- * Layers of a batch that pass through the slots (device_cache.c) take their place; policy static has them
- * back before the next row by itself.
+ * Layers of a batch that pass through the slots (device_cache.c) take their place; policy static
+ * has them back before the next row by itself.
  */
 #include "device_cache.h"
 #include "device.h"
@@ -14,7 +14,8 @@
 
 enum { VICTIM_WORDS = 2 * IG_N_EXPERT_USED + 1 };
 
-/* As on the device, two copies of each (struct ig_dcache): -1, no way; the order of an empty set. */
+/* As on the device, two copies of each (struct ig_dcache): -1, no way; the order of an empty set.
+ */
 static struct {
     int32_t way[IG_N_LAYER][2][IG_N_EXPERT], victim[IG_N_LAYER][2][VICTIM_WORDS];
     float use[IG_N_LAYER][2][IG_N_EXPERT];

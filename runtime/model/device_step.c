@@ -36,11 +36,12 @@ static void run_step(struct ig_engine *e, int kernel, int x, int y)
     ig_device_launch(e->device, &of_step[kernel].k, x, y, 1, &ig_step.args);
 }
 
-/* Blocks for the items of the chosen experts.  Many are shared by one a multiprocessor, whose threads have
- * registers for the weights of a whole item; with a cache a block an item. */
+/* Blocks for the items of the chosen experts.  Many are shared by one a multiprocessor, whose
+ * threads have registers for the weights of a whole item; with a cache a block an item. */
 static int routed_blocks(const struct ig_engine *e, int cached)
 {
-    const int items = ig_step.args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0, most = ig_device_units(e->device);
+    const int items = ig_step.args.routed ? IG_N_EXPERT_USED * FF_BLOCKS : 0,
+              most = ig_device_units(e->device);
     return cached || !IG_MANY_ITEMS(items) || items < most ? items : most;
 }
 

@@ -132,7 +132,8 @@ const char *ig_expert_where(const struct ig_engine *e);
 const char *ig_prefetch_says(const struct ig_engine *e);
 struct ig_expert_stats ig_expert_stats(struct ig_engine *e, int decode, int layer);
 void ig_expert_stats_reset(struct ig_engine *e);
-/* 0: a device still tries ways of serving misses, so that its decode steps are not what they will be. */
+/* 0: a device still tries ways of serving misses, so that its decode steps are not what they will
+ * be. */
 int ig_settled(const struct ig_engine *e);
 /* How far ahead each layer's experts were fetched, over time: samples of IG_N_LAYER strides, one
  * every so many decode steps; returns their number. */

@@ -1,5 +1,6 @@
 /* The emulated matrix unit against plain products, with fragments laid out element by element as
- * the PTX manual writes them: mma.m16n8k32 and m16n8k16 of int8 (fast_test.c has those of 16 bits). */
+ * the PTX manual writes them: mma.m16n8k32 and m16n8k16 of int8 (fast_test.c has those of 16 bits).
+ */
 #include "device_shape.h"
 
 #include "emulate.h"

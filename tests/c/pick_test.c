@@ -70,7 +70,8 @@ static void never_slower_than_either(void **state)
     assert_in_range(mixed, ROUNDS / 20, ROUNDS);
 }
 
-/* Even shares are near the best of all 2^10 choices; both sides only where that is clearly sooner than one. */
+/* Even shares are near the best of all 2^10 choices; both sides only where that is clearly sooner
+ * than one. */
 static void near_the_best(void **state)
 {
     (void)state;
@@ -129,7 +130,8 @@ static void distinct_experts(void **state)
     assert_true(ig_pick_experts(&p, 1000) > 15.999);
 }
 
-/* What was seen is reckoned with, for batches of that size alone; what was seen beside the link, apart. */
+/* What was seen is reckoned with, for batches of that size alone; what was seen beside the link,
+ * apart. */
 static void seen(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* driver.c -- runs a fuzz target without a fuzzer: a fixed number of mutants of its
  * seeds, the same ones every time.
  *
- *   fuzz_x [-n COUNT] [-s SEED] [FILE...]   FILEs are more seeds, or inputs to repeat with -n 0; SEED: other mutants
- *   fuzz_x -w FOLDER                write the seeds, as a corpus for libFuzzer:
+ *   fuzz_x [-n COUNT] [-s SEED] [FILE...]   FILEs are more seeds, or inputs to repeat with -n 0;
+ * SEED: other mutants fuzz_x -w FOLDER                write the seeds, as a corpus for libFuzzer:
  *   clang -fsanitize=fuzzer,address fuzz_x.c ... && ./a.out FOLDER
  *
  * A target defines LLVMFuzzerTestOneInput, and may define fuzz_seed.
