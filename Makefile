@@ -48,7 +48,7 @@ OBJ    := $(OUT)/obj$(FLAVOR)
 RUNTIME := $(addprefix runtime/,base text file cache device model cmd)
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Werror
 # Code that is sanitized or runs an emulated device is compiled for a test or two: -O1 takes less than it costs.
-DEBUG  ?= -g
+DEBUG   = -g
 OPT     = $(if $(SAN),-O1,-O2)
 ifneq ($(EMULATE),)
 $(OBJ)/%.o: OPT = -O1

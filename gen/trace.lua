@@ -11,7 +11,9 @@ local NONE = 255
 
 -- Expert ids of a byte each, [row][layer][rank], from position `at`.
 local function bytes_trace(text, at, n_row, n_layer, n_expert, top_k)
-  if n_row < 1 or n_layer < 1 or top_k < 1 or #text < at - 1 + n_row * n_layer * top_k then return nil end
+  if n_row < 1 or n_layer < 1 or top_k < 1 then return nil end
+  -- As floats, which do not wrap: the file says these numbers.
+  if #text < at - 1 + 1.0 * n_row * n_layer * top_k then return nil end
   return {
     n_row = n_row, n_layer = n_layer, n_expert = n_expert, top_k = top_k,
     expert = function(row, layer, rank)
@@ -40,18 +42,25 @@ local function v2(text)
   return bytes_trace(text, at + 4 * rows, rows, layers, experts, k)
 end
 
+-- A number of a CSV, which says how many there are of something; none: more than any model has.
+local function number(digits)
+  return #digits <= 9 and tonumber(digits) or nil
+end
+
 -- turn,phase,step,layer,slot,expert,...: a (turn, phase, step) is a row, in the order in which they
 -- first appear; a prefill is written layer by layer.
 local function csv(text)
   local head = "n_layer=(%d+) n_expert=(%d+) n_expert_used=(%d+)"
   local layers, experts, k = text:match(head)
   if not layers then return nil end
-  layers, experts, k = math.tointeger(layers), math.tointeger(experts), math.tointeger(k)
+  layers, experts, k = number(layers), number(experts), number(k)
+  if not (layers and experts and k) then return nil end
   local rows, row_of, n_row = {}, {}, 0
   for place, layer, slot, expert in text:gmatch("\n(%d+,%d+,%d+),(%d+),(%d+),(%d+),") do
     if not row_of[place] then n_row, row_of[place] = n_row + 1, n_row end
-    local id, at = math.tointeger(expert), math.tointeger(layer) * k + math.tointeger(slot)
-    if id >= experts or at >= layers * k then return nil end
+    local id, of, rank = number(expert), number(layer), number(slot)
+    if not (id and of and rank) or id >= experts or of >= layers or rank >= k then return nil end
+    local at = of * k + rank
     rows[row_of[place] * layers * k + at] = id
   end
   if n_row == 0 then return nil end

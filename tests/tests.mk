@@ -184,10 +184,11 @@ FUZZERS    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_LIBS  := -lcmocka -ljansson -lpcre2-8 -luring -lm
 
 $(T)/amx_test: CFLAGS += $(AMX_FLAGS)
-# The emulated device's matrix unit.
-$(T)/mma_test $(T)/fast_test $(COMMON)/tests/cuda/emulate.o: CFLAGS += -mavx2 -mfma -iquote tests/cuda
-$(T)/mma_test $(T)/fast_test: EXTRA := $(COMMON)/tests/cuda/emulate.o
-$(T)/mma_test $(T)/fast_test: $(COMMON)/tests/cuda/emulate.o
+# On the emulated device.
+EMULATED_UNITS := $(T)/mma_test $(T)/fast_test $(T)/place_test
+$(EMULATED_UNITS) $(COMMON)/tests/cuda/emulate.o: CFLAGS += -mavx2 -mfma -iquote tests/cuda
+$(EMULATED_UNITS): EXTRA := $(COMMON)/tests/cuda/emulate.o
+$(EMULATED_UNITS): $(COMMON)/tests/cuda/emulate.o
 $(T)/%_test: tests/c/%_test.c $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -iquote tests/c -iquote tools/replay -o $@ $< $(EXTRA) $(COMMON)/libreplay.a $(COMMON)/libcommon.a $(COMMON)/libkernels.a $(TEST_LIBS)

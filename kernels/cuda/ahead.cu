@@ -64,7 +64,9 @@ IG_FN void want(const struct ig_args *a, struct chosen *c, struct guessed *g)
     const int room = c->split[N_EXPERT_USED + IG_SPLIT_AHEAD] - under_way(c);
     for (int k = 0; k < N_EXPERT_USED && g->n < LEAST(room, IG_AHEAD_EACH); k++) {
         const int e = c->r.id[k];
-        if (e < 0 || e >= N_EXPERT || c->way[e] >= 0 || !reachable(a, c, h->before, e)) continue;
+        int asked = 0; /* a record may name one twice */
+        for (int i = 0; i < g->n; i++) asked |= g->expert[i] == e;
+        if (asked || e < 0 || e >= N_EXPERT || c->way[e] >= 0 || !reachable(a, c, h->before, e)) continue;
         if (h->ways - N_EXPERT_USED - c->filling <= 0) return;
         const int way = give_up(c);
         if (way < 0) return;
@@ -129,7 +131,7 @@ IG_FN int will_lack(const struct ig_args *a, const struct chosen *c, int e)
 {
     const int word = c->way[e], by = word >= 0 ? filled_by(word) : 0;
     if (word < 0 || !(word & COMING)) return word < 0;
-    return ig_load_fresh(a->xc.next.fill + table_of(a, 0) * N_EXPERT + e) - c->seen[by] > 1;
+    return IG_BEYOND(ig_load_fresh(a->xc.next.fill + table_of(a, 0) * N_EXPERT + e), c->seen[by]) > 1;
 }
 
 /* One thread: what will be missing of next's experts, but for those that are asked for. */

@@ -90,7 +90,8 @@ IG_FN int filled_by(int word) { return word & BY_AHEAD ? IG_AHEAD : IG_BEHIND; }
 IG_FN int way_now(int word, int fill, int behind, int ahead)
 {
     if (word < 0) return -1;
-    return word & COMING && (word & BY_AHEAD ? ahead : behind) - fill < 0 ? -2 - (word & JUST_WAY) : word & JUST_WAY;
+    const int coming = word & COMING && IG_BEYOND(word & BY_AHEAD ? ahead : behind, fill) < 0;
+    return coming ? -2 - (word & JUST_WAY) : word & JUST_WAY;
 }
 
 /* A word of the copy that this step reads, of two `apart`: both are asked for while the step's number is on its
@@ -143,7 +144,7 @@ IG_FN int reachable(const struct ig_args *a, const struct chosen *c, uint64_t be
 IG_FN int under_way(const struct chosen *c)
 {
     int n = 0;
-    for (int i = 0; i < IG_N_FILL; i++) n += c->seen[IG_N_FILL + i] - c->seen[i];
+    for (int i = 0; i < IG_N_FILL; i++) n += IG_BEYOND(c->seen[IG_N_FILL + i], c->seen[i]);
     return n;
 }
 
@@ -184,8 +185,8 @@ IG_FN void wait_or_not(const struct ig_args *a, struct chosen *c, int k)
     if (c->way[e] >= -1 || !c->split[N_EXPERT_USED + IG_SPLIT_WAIT]) return;
     c->by[k] = filled_by(ig_load_fresh(a->xc.way + from * N_EXPERT + e));
     c->number[k] = ig_load_fresh(a->xc.fill + from * N_EXPERT + e);
-    const int before = c->number[k] - c->seen[c->by[k]] - 1, other = 1 - c->by[k];
-    c->wait[k] = before + c->seen[IG_N_FILL + other] - c->seen[other] == 0;
+    const int before = IG_BEYOND(c->number[k], c->seen[c->by[k]]) - 1, other = 1 - c->by[k];
+    c->wait[k] = before + IG_BEYOND(c->seen[IG_N_FILL + other], c->seen[other]) == 0;
 }
 
 /* Hit, link or CPU for each rank, once ids are there; ends in a barrier. */

@@ -7,6 +7,9 @@
 #ifndef IG_PRIMS_H
 #define IG_PRIMS_H
 
+/* How far the number x is beyond y, both of a counter that wraps after days. */
+#define IG_BEYOND(x, y) ((int)((unsigned)(x) - (unsigned)(y)))
+
 #ifdef __CUDACC_RTC__
 
 /* `blocks` blocks of `threads` threads shall fit a multiprocessor: that fixes the registers. */
@@ -185,7 +188,7 @@ IG_FN int ig_load_arrived(const int *p)
 }
 IG_FN void ig_await_arrived(const int *p, int number)
 {
-    while (ig_load_arrived(p) - number < 0) __nanosleep(100);
+    while (IG_BEYOND(ig_load_arrived(p), number) < 0) __nanosleep(100);
 }
 IG_FN void ig_await_host(const unsigned *done, unsigned step)
 {

@@ -58,16 +58,35 @@ int32_t ig_forced_token(const struct ig_forced *r, int32_t other)
     return r->t.token ? r->t.token[r->row] % IG_N_VOCAB : other;
 }
 
+static int has(const int32_t *row, int32_t expert)
+{
+    int found = 0;
+    for (int k = 0; k < IG_N_EXPERT_USED; k++) found |= row[k] == expert;
+    return found;
+}
+
+/* Where a row did not route: any experts do, but the same ones each time, and none twice. */
+static void fill_in(int32_t *row)
+{
+    int32_t next = 0;
+    for (int k = 0; k < IG_N_EXPERT_USED; k++) {
+        if (row[k] >= 0) continue;
+        while (has(row, next)) next++;
+        row[k] = next;
+    }
+}
+
 void ig_forced_next(struct ig_forced *r, struct ig_engine *e)
 {
     for (uint32_t l = 0; l < IG_N_LAYER; l++) {
         const size_t from = trace_at(&r->t, r->row, l % r->t.n_layer);
+        int32_t *const row = r->expert + (size_t)l * IG_N_EXPERT_USED;
         for (int k = 0; k < IG_N_EXPERT_USED; k++) {
             const uint16_t x = r->t.expert[from + (size_t)k];
-            /* A row that did not route there: any experts do, but the same ones each time. */
-            r->expert[l * IG_N_EXPERT_USED + (uint32_t)k] = x == IG_NO_EXPERT ? k : x;
+            row[k] = x == IG_NO_EXPERT ? -1 : x;
             r->weight[l * IG_N_EXPERT_USED + (uint32_t)k] = r->t.weight[from + (size_t)k];
         }
+        fill_in(row);
     }
     if (r->predicted) predicted(r);
     r->row = (r->row + 1) % r->t.n_row;

@@ -236,6 +236,7 @@ enum ig_err ig_cache_open(struct ig_engine *e, struct ig_why *why)
     if (seen != e->miss.ask)
         return ig_fail(why, IG_NO_DEVICE, "device: it maps host memory elsewhere");
     memset(e->miss.ask, 0, sizeof *e->miss.ask);
+    memset(e->miss.ask->recorded, 0xff, sizeof e->miss.ask->recorded); /* -1: none */
     empty(e);
     ig_device_fill(d, IG_VRAM_FILL_OFF, 0, IG_VRAM_FILL_BYTES);
     ig_device_fill(d, IG_VRAM_USE_OFF, 0, IG_VRAM_USE_BYTES);

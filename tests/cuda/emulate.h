@@ -97,7 +97,7 @@ IG_FN ig_u4 ig_load16_host(const void *p) { return ig_load16(p); }
 IG_FN int ig_load_arrived(const int *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 IG_FN void ig_await_arrived(const int *p, int number)
 {
-    while (ig_load_arrived(p) - number < 0) sched_yield();
+    while ((int)((unsigned)ig_load_arrived(p) - (unsigned)number) < 0) sched_yield();
 }
 IG_FN void ig_await_host(const unsigned *done, unsigned step)
 {

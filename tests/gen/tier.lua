@@ -40,6 +40,16 @@ function T.test_traces()
   eq(t.expert(1, 2, 2), nil)
   trace.parse(csv, "t.csv", { n_expert = 8, n_expert_used = 4 }, problems)
   trace.parse("MOETRC02", "t", nil, problems)
+  -- Sizes whose product wraps, numbers that are none.
+  local huge = 1 << 31
+  lu.assertNil(trace.parse("MOETRC01" .. ("<I4I4I4I4"):pack(huge, huge, 16, 2) .. "\0\0\0\0", "t", nil, {}))
+  lu.assertNil(trace.parse("MOETRC02" .. ("<I4I4I4I4I4I4"):pack(1, 0, huge, 16, huge, 0) .. ("<I4"):pack(huge) ..
+                           ("\0"):rep(16), "t", nil, {}))
+  local head, long = "# n_layer=%s n_expert=16 n_expert_used=2\n0,0,0,%s,0,%s,", ("9"):rep(20)
+  for _, bad in ipairs { { long, 0, 1 }, { 2, long, 1 }, { 2, 0, long }, { 2, 2, 1 }, { 2, 0, 16 } } do
+    lu.assertNil(trace.parse(head:format(table.unpack(bad)), "t", nil, {}))
+  end
+  lu.assertEquals(trace.parse(head:format(2, 1, 3), "t", nil, {}).expert(1, 2, 1), 3)
   eq(problems, { "t.csv: trace: want 8 experts, 4 used, as the model's, got 8, 2 used",
                  "t: trace: want a route CSV, MOETRC01 or MOETRC02, got none" })
 end
